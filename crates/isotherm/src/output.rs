@@ -1,8 +1,10 @@
 //! Where reports go: stdout, the terminal's size and colours, files that are written whole or not at all.
 
+use crate::exit::Usage;
 use crate::stats_file::StatsFile;
 use anyhow::Context;
 use isotherm_files::NewFile;
+use isotherm_files::apart::{self, Output};
 use isotherm_view::ascii::AsciiWriter;
 use isotherm_view::error::ViewError;
 use isotherm_view::heat::terminal::Colours;
@@ -84,6 +86,11 @@ fn detect(terminal: bool, no_color: &str, term: &str, colorterm: &str) -> Colour
 /// Whether a path that somebody gave stands for standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Refuses outputs that would take the place of an input or of each other: to be asked before anything is done.
+pub fn keep_apart(inputs: &[impl AsRef<Path>], outputs: &[Output]) -> Result<(), Usage> {
+    apart::keep_apart(inputs, outputs).map_err(|e| Usage(e.to_string()))
 }
 
 /// Writes a file so that it is there whole or not at all; see [`NewFile`]. `-` is stdout.

@@ -92,16 +92,17 @@ impl Progress {
 
     fn snapshot(&mut self, s: &Snapshot) {
         self.snapshots += 1;
-        self.begin(s.start_ns);
+        // Statistics may come before what they are about has been seen, and targets' intervals in any order.
+        let (start_ns, end_ns) = match self.start_ns {
+            Some(start_ns) if self.snapshots > 1 => (start_ns.min(s.start_ns), self.now_ns.max(s.end_ns)),
+            _ => (s.start_ns, s.end_ns),
+        };
+        self.start_ns = Some(start_ns);
         let known = self.working_sets.entry(s.target).or_default();
         if !known.1 {
             known.0 = s.working_set(1);
         }
-        self.now(s.end_ns);
-    }
-
-    fn begin(&mut self, now_ns: u64) {
-        self.start_ns.get_or_insert(now_ns);
+        self.now(end_ns);
     }
 
     fn now(&mut self, now_ns: u64) {
@@ -123,7 +124,7 @@ impl Subscriber for Progress {
                 self.stats = Some(*s);
                 // Without regions there are no snapshots.
                 if self.snapshots == 0 {
-                    self.begin(s.time_ns);
+                    self.start_ns.get_or_insert(s.time_ns);
                     self.now(s.time_ns);
                 }
             }
@@ -147,5 +148,53 @@ impl Subscriber for Progress {
             Event::Target(_) | Event::Mappings { .. } => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::event::Mode;
+
+    #[test]
+    fn time_counts_from_the_begin_of_the_first_snapshot() {
+        const SECOND: u64 = 1_000_000_000;
+        let stats = |time_ns| {
+            Event::Stats(MonitorStats {
+                time_ns,
+                monitor_ns: 0,
+                target_ns: 0,
+                checks: 0,
+                clears: 0,
+                mode: Mode::Sample,
+                sample_us: 1_000_000,
+                aggr_us: 1_000_000,
+                nr_regions: 1,
+                late_samples: 0,
+            })
+        };
+        let snapshot = |target, start_ns: u64| {
+            Event::Snapshot(Snapshot {
+                target,
+                pid: None,
+                start_ns,
+                end_ns: start_ns + SECOND,
+                sample_us: 1_000_000,
+                aggr_us: 1_000_000,
+                max_nr_accesses: 1,
+                regions: Vec::new(),
+            })
+        };
+        let mut progress = Progress::default();
+        let mut take = |event: Event| {
+            progress.event(&event).unwrap();
+            progress.elapsed_ns()
+        };
+        assert_eq!(take(stats(11 * SECOND)), 0);
+        assert_eq!(take(snapshot(0, 10 * SECOND)), SECOND);
+        assert_eq!(take(stats(11 * SECOND)), SECOND);
+        // Another target that was seen first, but whose snapshot comes second.
+        assert_eq!(take(snapshot(1, 9 * SECOND + SECOND / 2)), SECOND + SECOND / 2);
+        assert_eq!(take(snapshot(0, 11 * SECOND)), 2 * SECOND + SECOND / 2);
     }
 }

@@ -34,15 +34,35 @@ pub enum ViewError {
         have: Vec<u32>,
     },
     /// A range that holds nothing to show.
-    #[error("nothing was recorded in the {what} asked for; the record holds {have}")]
+    #[error("{}nothing was recorded in the {what} asked for; {have}", of(.target.as_deref()))]
     EmptyRange {
+        /// Whose range it is, for people; `None`: there is nothing of any target.
+        target: Option<String>,
         /// `time range` or `address range`.
         what: &'static str,
+        /// What there is instead, for example `the record holds 0 to 2.00 s`.
         have: String,
+    },
+    /// A target whose snapshots hold no memory at all.
+    #[error("{target}: no memory of it was recorded: all of its snapshots are empty")]
+    NoMemory {
+        /// For people.
+        target: String,
     },
     /// A picture could not be encoded.
     #[error("cannot encode the picture: {0}")]
     Encode(String),
+}
+
+impl ViewError {
+    /// Whether one target alone has nothing to show, so that others may.
+    pub const fn is_of_one_target(&self) -> bool {
+        matches!(self, Self::EmptyRange { target: Some(_), .. } | Self::NoMemory { .. })
+    }
+}
+
+fn of(target: Option<&str>) -> String {
+    target.map_or_else(String::new, |target| format!("{target}: "))
 }
 
 impl From<io::Error> for ViewError {

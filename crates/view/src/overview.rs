@@ -27,6 +27,11 @@ impl TargetOverview {
     }
 }
 
+/// What a record says, which is empty where it does not know.
+pub(crate) fn told(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
 /// A target's name and process for people. The command keeps its arguments and loses its folder.
 pub fn title(info: &TargetInfo) -> String {
     let name = match info.name.split_once(' ') {

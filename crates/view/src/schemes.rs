@@ -3,7 +3,7 @@
 use crate::error::ViewError;
 use crate::series::Point;
 use isotherm_core::printable::make_printable;
-use isotherm_core::scheme::stats::StatsLine;
+use isotherm_core::scheme::stats::{StatsLine, applied_to};
 use isotherm_core::units::{format_size, format_time};
 use std::io::{BufRead, Write};
 
@@ -34,6 +34,8 @@ pub struct SchemeHistory {
     /// How many schemes of other actions had its number before.
     pub before: usize,
     pub action: String,
+    /// Whether nothing was done: what follows is what would have been.
+    pub dry_run: bool,
     /// First and last time, ns.
     pub span_ns: (u64, u64),
     /// Resident memory of the targets.
@@ -55,9 +57,10 @@ pub struct SchemeHistory {
 }
 
 impl SchemeHistory {
-    /// `scheme 0 (pageout)`.
+    /// `scheme 0 (pageout)`, `scheme 0 (pageout), dry run`.
     pub fn title(&self) -> String {
-        format!("scheme {} ({})", self.scheme, self.action)
+        let dry_run = if self.dry_run { ", dry run" } else { "" };
+        format!("scheme {} ({}){dry_run}", self.scheme, self.action)
     }
 
     /// What no other course of a file is called: its number, and, where others had that before, how many: `0`, `0.1`.
@@ -105,6 +108,7 @@ pub fn read(mut input: impl BufRead) -> Result<(Vec<SchemeHistory>, bool), ViewE
                     scheme: line.scheme,
                     before: earlier.map_or(0, |(h, _)| h.before + 1),
                     action: line.action.clone(),
+                    dry_run: line.dry_run,
                     span_ns: (line.time_ns, line.time_ns),
                     rss: Vec::new(),
                     saved: Vec::new(),
@@ -170,7 +174,8 @@ pub fn write_text(all: &[SchemeHistory], out: &mut dyn Write) -> Result<(), View
     for h in all {
         let (tried, applied, gone, back) = h.totals;
         let length = format_time(h.span_ns.1 - h.span_ns.0);
-        writeln!(out, "{}, {length}: tried {}, applied to {}", h.title(), format_size(tried), format_size(applied))?;
+        let (tried, applied) = (format_size(tried), format_size(applied));
+        writeln!(out, "{}, {length}: tried {tried}, {} {applied}", h.title(), applied_to(h.dry_run))?;
         if gone > 0 {
             let share = back as f64 * 100.0 / gone as f64;
             writeln!(out, "  paged out {}, of which {share:.1} % came back within 10 s", format_size(gone))?;
@@ -244,6 +249,19 @@ mod tests {
         let totals: Vec<_> = all.iter().map(|h| (h.title(), h.name(), h.totals.1)).collect();
         let of = |action: &str, name: &str, applied| (format!("scheme 0 ({action})"), name.to_owned(), applied);
         assert_eq!(totals, [of("pageout", "0", 300), of("stat", "0.1", 100)]);
+    }
+
+    #[test]
+    fn a_dry_run_is_not_told_as_done() {
+        let text = line(1, 300, r#""idle_reason":null"#);
+        let dry = text.replacen('{', r#"{"dry_run":true,"#, 1);
+        let report = |text: &str| {
+            let mut out = Vec::new();
+            write_text(&read(text.as_bytes()).unwrap().0, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(report(&dry).starts_with("scheme 0 (pageout), dry run, 0 ns: tried 300 B, would apply to 300 B\n"));
+        assert!(report(&text).starts_with("scheme 0 (pageout), 0 ns: tried 300 B, applied to 300 B\n"));
     }
 
     #[test]

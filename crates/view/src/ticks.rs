@@ -5,7 +5,7 @@
 pub(crate) struct TimeTicks {
     /// Seconds and label of each tick.
     pub ticks: Vec<(f64, String)>,
-    /// What the labels are in: `s`, `min:s` or `h:min`.
+    /// What the labels are in: `s`, `min:s`, `h:min`, or `h:min:s` where minutes would not tell ticks apart.
     pub unit: &'static str,
 }
 
@@ -23,6 +23,7 @@ pub(crate) fn time_ticks(from: f64, to: f64, most: usize) -> TimeTicks {
     let unit = match to {
         t if t < 120.0 => "s",
         t if t < 7200.0 => "min:s",
+        _ if step < 60.0 => "h:min:s",
         _ => "h:min",
     };
     let first = (from / step - 1e-6).ceil() as i64;
@@ -32,13 +33,16 @@ pub(crate) fn time_ticks(from: f64, to: f64, most: usize) -> TimeTicks {
 }
 
 fn label(seconds: f64, step: f64, unit: &str) -> String {
-    let whole = seconds.round() as u64;
     let decimals = (-step.log10()).ceil().clamp(0.0, 3.0) as usize;
+    let ms = (seconds * 1000.0).round() as u64;
+    let (hours, minutes) = (ms / 3_600_000, ms / 60_000);
+    let of_minute = (ms % 60_000) as f64 / 1000.0;
+    let width = if decimals > 0 { decimals + 3 } else { 2 };
     match unit {
         "s" => format!("{seconds:.decimals$}"),
-        "min:s" if step < 1.0 => format!("{}:{:0w$.decimals$}", whole / 60, seconds % 60.0, w = decimals + 3),
-        "min:s" => format!("{}:{:02}", whole / 60, whole % 60),
-        _ => format!("{}:{:02}", whole / 3600, whole / 60 % 60),
+        "min:s" => format!("{minutes}:{of_minute:0width$.decimals$}"),
+        "h:min:s" => format!("{hours}:{:02}:{of_minute:0width$.decimals$}", minutes % 60),
+        _ => format!("{hours}:{:02}", minutes % 60),
     }
 }
 
@@ -77,6 +81,21 @@ mod tests {
         assert_eq!(labels(0.0, 300.0, 6), "0:00 1:00 2:00 3:00 4:00 5:00 min:s");
         assert_eq!(labels(0.0, 36_000.0, 5), "0:00 2:00 4:00 6:00 8:00 10:00 h:min");
         assert_eq!(labels(5.0, 5.0, 5), "5.000 s");
+    }
+
+    #[test]
+    fn no_two_ticks_read_alike() {
+        assert_eq!(labels(8000.0, 8100.0, 6), "2:13:20 2:13:40 2:14:00 2:14:20 2:14:40 2:15:00 h:min:s");
+        assert_eq!(labels(8000.0, 8001.0, 2), "2:13:20.0 2:13:20.5 2:13:21.0 h:min:s");
+        assert_eq!(labels(179.0, 180.0, 2), "2:59.0 2:59.5 3:00.0 min:s");
+        for begin in [0.0, 100.0, 5000.0, 7190.0, 86_390.0, 1e7] {
+            for span in [0.01, 0.7, 3.0, 15.0, 100.0, 3000.0, 1e5] {
+                let mut all: Vec<String> = time_ticks(begin, begin + span, 6).ticks.into_iter().map(|t| t.1).collect();
+                let count = all.len();
+                all.dedup();
+                assert_eq!(all.len(), count, "{begin} + {span}: {all:?}");
+            }
+        }
     }
 
     #[test]

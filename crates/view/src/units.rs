@@ -33,12 +33,18 @@ pub(crate) fn format_percent(fraction: f64) -> String {
     if p == 0.0 { "0 %".to_owned() } else { format!("{} %", two_digits(p)) }
 }
 
-/// The same with three significant digits: `1.07 %`.
+/// The same with three significant digits: `1.07 %`. Below a hundredth of a percent nothing is left to compare: then it is
+/// `less than 0.01 %`.
 pub(crate) fn format_percent_exactly(fraction: f64) -> String {
     let p = fraction * 100.0;
-    let decimals = if p >= 9.995 { 1 } else { 2 };
-    // Below a hundredth of a percent nothing is left to compare.
-    if p < 0.00995 { format_percent(fraction) } else { format!("{} %", trimmed(&format!("{p:.decimals$}"))) }
+    if p == 0.0 {
+        "0 %".to_owned()
+    } else if p < 0.00995 {
+        "less than 0.01 %".to_owned()
+    } else {
+        let decimals = if p >= 9.995 { 1 } else { 2 };
+        format!("{} %", trimmed(&format!("{p:.decimals$}")))
+    }
 }
 
 fn trimmed(number: &str) -> &str {
@@ -78,6 +84,14 @@ mod tests {
             [(0.0, "0 %"), (1.0, "100 %"), (0.05, "5 %"), (0.025, "2.5 %"), (0.0005, "0.05 %"), (1e-6, "1e-4 %")];
         for (fraction, text) in cases {
             assert_eq!(format_percent(fraction), text);
+        }
+    }
+
+    #[test]
+    fn costs_are_told_without_exponents() {
+        let cases = [(0.0, "0 %"), (5e-7, "less than 0.01 %"), (9e-5, "less than 0.01 %"), (1e-4, "0.01 %")];
+        for (fraction, text) in cases {
+            assert_eq!(format_percent_exactly(fraction), text);
         }
     }
 

@@ -2,10 +2,12 @@
 
 use crate::commands::report::record_file::warn_of_missing;
 use crate::exit::Usage;
+use crate::output::keep_apart;
 use crate::stderr::is_quiet;
 use anyhow::{Context, bail};
 use isotherm_core::event::{Event, SubscriberError};
 use isotherm_files::NewFile;
+use isotherm_files::apart::Output;
 use isotherm_linux::signals::StopSignals;
 use isotherm_record::{Export, Format, Input, ReadError, Warning, exporter, parts, read_events};
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
@@ -54,6 +56,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     // Opened first: a missing input must not even touch the output.
     let signals = Arc::new(StopSignals::catch().context("cannot catch signals")?);
     let parts = parts(&args.input);
+    // A file may be replaced by its own conversion, which is whole by then; one part by that of all may not.
+    let others: Vec<&PathBuf> = parts.iter().filter(|part| **part != args.input).collect();
+    keep_apart(&others, &[Output::new("OUT", &args.output)])?;
     warn_of_missing(&args.input);
     let first = open(&parts[0], &signals)?;
     let further = &parts[1..];

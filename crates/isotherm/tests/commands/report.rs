@@ -20,7 +20,7 @@ const KINDS: [&str; 6] = ["raw", "access", "heatmap", "wss", "regions", "summary
 
 /// `targets` targets, each watched for `intervals`: a 64 MiB heap of which a window of 8 MiB is hot, moving up every
 /// ten intervals; 32 MiB that cannot be observed; and 16 GiB of which no page was ever present.
-fn record(path: &Path, targets: u32, intervals: u64) {
+pub fn record(path: &Path, targets: u32, intervals: u64) {
     let mut writer = Writer::create(path, Options::default()).unwrap();
     let run = RunInfo {
         source: "sim".into(),
@@ -56,7 +56,7 @@ fn record(path: &Path, targets: u32, intervals: u64) {
     writer.finish().unwrap();
 }
 
-fn snapshot(target: u32, i: u64) -> Snapshot {
+pub fn snapshot(target: u32, i: u64) -> Snapshot {
     let region = |start, end, nr_accesses, (present, blind)| RegionInfo {
         start,
         end,
@@ -99,12 +99,12 @@ fn stats(time_ns: u64) -> MonitorStats {
     }
 }
 
-struct Scene {
-    folder: tempfile::TempDir,
-    file: PathBuf,
+pub struct Scene {
+    pub folder: tempfile::TempDir,
+    pub file: PathBuf,
 }
 
-fn scene(targets: u32, intervals: u64) -> Scene {
+pub fn scene(targets: u32, intervals: u64) -> Scene {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("r.iso");
     record(&file, targets, intervals);
@@ -112,11 +112,11 @@ fn scene(targets: u32, intervals: u64) -> Scene {
 }
 
 impl Scene {
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn report(&self, args: &[&str]) -> common::Done {
+    pub fn report(&self, args: &[&str]) -> common::Done {
         isotherm([&["report"], args, &[text(&self.file)]].concat())
     }
 }

@@ -1,7 +1,7 @@
 //! The memory of a target without its gaps: every observed and mapped address laid end to end.
 
 use crate::names;
-use isotherm_core::addr::{AddrRange, normalize};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, normalize};
 use isotherm_core::history::frame::MappingPages;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::pages::push_range;
@@ -55,6 +55,11 @@ impl GaplessSpace {
     pub fn addr(&self, offset: u64) -> u64 {
         let i = self.offsets.partition_point(|&o| o <= offset).saturating_sub(1);
         self.ranges.get(i).map_or(0, |r| r.start + offset.saturating_sub(self.offsets[i]).min(r.len()))
+    }
+
+    /// The address of the page there: rows need not begin where a page does.
+    pub fn page_addr(&self, offset: u64) -> u64 {
+        self.addr(offset) / PAGE_SIZE * PAGE_SIZE
     }
 
     /// Address ranges that a part of the space stands for.

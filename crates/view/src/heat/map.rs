@@ -119,11 +119,19 @@ impl HeatMap {
         let measure = match (pages.1.checked_div(pages.0), sample_us) {
             (Some(mean_ns), _) => Measure::Pages(mean_ns),
             (None, Some((shortest, longest))) => Measure::Intervals(shortest, longest),
-            (None, None) => return Err(empty_time(overview)),
+            (None, None) => return Err(not_watched(overview, target)),
         };
         let (space, mappings) = builder.finish(options.address_range);
         if space.total() == 0 {
-            return Err(ViewError::EmptyRange { what: "address range", have: "only addresses outside it".into() });
+            let target = target.title();
+            return Err(match options.address_range {
+                Some(_) => ViewError::EmptyRange {
+                    target: Some(target),
+                    what: "address range",
+                    have: "it holds only addresses outside it".into(),
+                },
+                None => ViewError::NoMemory { target },
+            });
         }
         let names = named_parts(&space, &mappings);
         let each = |sink: &mut dyn FnMut(Reported<'_>)| {
@@ -213,12 +221,16 @@ fn time_range(overview: &Overview, options: &HeatOptions) -> Result<(u64, u64), 
     let (start, end) = (overview.start_ns, overview.end_ns);
     let Some((from, to)) = options.time_range else { return Ok((start, end)) };
     let (from, to) = (start.saturating_add(from), start.saturating_add(to).min(end));
-    if from < to { Ok((from, to)) } else { Err(empty_time(overview)) }
+    let length = format_time(overview.end_ns - overview.start_ns);
+    let have = format!("the record holds 0 to {length}");
+    if from < to { Ok((from, to)) } else { Err(ViewError::EmptyRange { target: None, what: "time range", have }) }
 }
 
-fn empty_time(overview: &Overview) -> ViewError {
-    let length = format_time(overview.end_ns - overview.start_ns);
-    ViewError::EmptyRange { what: "time range", have: format!("0 to {length}") }
+/// Why there is nothing of a target in a time that the record covers.
+fn not_watched(overview: &Overview, target: &TargetOverview) -> ViewError {
+    let [from, to] = [target.start_ns, target.end_ns].map(|ns| format_time(ns.saturating_sub(overview.start_ns)));
+    let have = format!("it was watched from {from} to {to}");
+    ViewError::EmptyRange { target: Some(target.title()), what: "time range", have }
 }
 
 #[cfg(test)]
@@ -262,6 +274,54 @@ mod tests {
         assert_eq!(text, "nothing was recorded in the time range asked for; the record holds 0 to 2.00 s");
         let o = HeatOptions { address_range: Some(AddrRange::new(0, 4096)), ..options() };
         assert!(matches!(build(&o), Err(ViewError::EmptyRange { what: "address range", .. })));
+    }
+
+    #[test]
+    fn a_target_without_anything_to_show_is_told_from_an_empty_range() {
+        let mut events = small_record(20);
+        for event in &mut events {
+            match event {
+                Event::Snapshot(s) => s.regions.clear(),
+                Event::Mappings { mappings, .. } => mappings.clear(),
+                _ => {}
+            }
+        }
+        let overview = Overview::read(&events).expect("has snapshots");
+        let error = HeatMap::build(&events, &overview, &overview.targets[0], &options()).expect_err("is empty");
+        assert!(error.is_of_one_target());
+        let text = error.to_string();
+        assert_eq!(text, "server --port 1 (pid 4242): no memory of it was recorded: all of its snapshots are empty");
+
+        let mut events = small_record(20);
+        events.extend(small_record(5).into_iter().map(|mut event| {
+            match &mut event {
+                Event::Target(info) => info.target = 1,
+                Event::Snapshot(s) => s.target = 1,
+                Event::Mappings { target, .. } => *target = 1,
+                _ => {}
+            }
+            event
+        }));
+        let overview = Overview::read(&events).expect("has snapshots");
+        let late = HeatOptions { time_range: Some((1_000_000_000, 2_000_000_000)), ..options() };
+        let build = |target: usize| HeatMap::build(&events, &overview, &overview.targets[target], &late);
+        assert!(build(0).is_ok());
+        let error = build(1).expect_err("it had ended");
+        assert!(
+            error.is_of_one_target() && error.to_string().ends_with("it was watched from 0 ns to 500 ms"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn rows_are_named_by_pages() {
+        let map = build(&HeatOptions { rows: 7, ..options() }).expect("has snapshots");
+        let offsets: Vec<u64> = (0..map.axis.rows).map(|row| map.axis.offsets(row).0).collect();
+        assert!(
+            offsets.iter().any(|&o| !map.space.addr(o).is_multiple_of(4096)),
+            "rows begin within pages: {offsets:x?}"
+        );
+        assert!(offsets.iter().all(|&o| map.space.page_addr(o).is_multiple_of(4096)));
     }
 
     #[test]

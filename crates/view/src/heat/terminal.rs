@@ -121,7 +121,7 @@ fn picture_line(map: &HeatMap, plan: &Plan, line: usize, label: Option<&str>, ou
         (false, true) => '┊',
         (false, false) => '│',
     };
-    let _ = write!(out.text, "{:>width$} {axis}", label.unwrap_or(""), width = plan.name_width);
+    let _ = write!(out.text, "{} {axis}", names::right(label.unwrap_or(""), plan.name_width));
     for col in 0..map.grid.cols {
         if per_line == 1 {
             out.text.push(character(map, low, col));
@@ -135,7 +135,7 @@ fn picture_line(map: &HeatMap, plan: &Plan, line: usize, label: Option<&str>, ou
         line == 0 || fold_below || map.axis.stretches.iter().any(|s| s.rows.start >= low && s.rows.start < high);
     if plan.addresses && begins {
         let row = map.axis.folds.iter().map(|f| f.row).find(|&r| r > low && r < high).unwrap_or(low);
-        let _ = write!(out.text, " {:x}", map.space.addr(map.axis.offsets(row).0));
+        let _ = write!(out.text, " {:x}", map.space.page_addr(map.axis.offsets(row).0));
     }
     out.text.push('\n');
 }
@@ -184,10 +184,16 @@ fn time_labels(ticks: &TimeTicks, (from, to): (f64, f64), plan: &Plan) -> (Strin
     // The last label has the unit. Where there is no room for both, the one before has it.
     let labels = loop {
         let Some((last, centre)) = labels.pop() else { break String::new() };
-        let with_unit = (format!("{last} {}", ticks.unit), centre);
-        let (line, all) = label_line(labels.iter().chain([&with_unit]), width);
-        if all || labels.is_empty() {
-            break line;
+        let text = format!("{last} {}", ticks.unit);
+        // In the middle below its tick, or at least with its number there.
+        let [middle, right] = [0, ticks.unit.len().div_ceil(2)].map(|more| {
+            let with_unit = (text.clone(), centre + more);
+            label_line(labels.iter().chain([&with_unit]), width)
+        });
+        if middle.1 {
+            break middle.0;
+        } else if right.1 || labels.is_empty() {
+            break right.0;
         }
     };
     (rule.into_iter().collect(), labels)
@@ -363,6 +369,14 @@ rate: share of 5.00 ms intervals in which a page was accessed
                 assert!(axis.ends_with(&format!(" {unit}")), "{width}: {axis}");
             }
         }
+    }
+
+    #[test]
+    fn labels_with_seconds_stand_beside_each_other() {
+        let plan = Plan::new(80, 24, Colours::None);
+        let axis = time_labels(&time_ticks(8000.0, 8100.0, plan.cols / 10), (8000.0, 8100.0), &plan).1;
+        let words: Vec<&str> = axis.split_whitespace().collect();
+        assert_eq!(words, ["2:13:20", "2:13:40", "2:14:00", "2:14:20", "2:14:40", "h:min:s"]);
     }
 
     #[test]

@@ -24,7 +24,12 @@ function digits(value) {
   return String(Number(value.toPrecision(2)));
 }
 
+/** Bytes, or that nobody knows. */
+const known = bytes => bytes === null || bytes === undefined ? "not known" : size(bytes);
+
 const percent = fraction => digits(fraction * 100) + " %";
+/** The same with three significant digits: what is added up must add up. */
+const exactly = fraction => fraction < 0.0000995 ? percent(fraction) : Number((fraction * 100).toFixed(fraction >= 0.09995 ? 1 : 2)) + " %";
 const short = name => name.startsWith("/") ? name.split("/").filter(Boolean).pop() || name : name;
 
 function duration(seconds) {
@@ -129,7 +134,8 @@ function timeTicks(from, to, most) {
   const two = n => String(Math.floor(n)).padStart(2, "0");
   const decimals = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
   const label = t => to < 120 || step < 1 ? t.toFixed(decimals) + " s"
-    : to < 7200 ? Math.floor(t / 60) + ":" + two(t % 60) : Math.floor(t / 3600) + ":" + two(t / 60 % 60) + " h";
+    : to < 7200 ? Math.floor(t / 60) + ":" + two(t % 60)
+    : Math.floor(t / 3600) + ":" + two(t / 60 % 60) + (step < 60 ? ":" + two(t % 60) : " h");
   const ticks = [];
   for (let i = Math.ceil(from / step - 1e-6); i * step <= to + step * 1e-6; i++) ticks.push([i * step, label(Math.round(i * step * 1e6) / 1e6)]);
   return ticks;
@@ -184,7 +190,10 @@ function drawAddresses(context, map, frame, rowY) {
     if (s.compressed) {
       context.fillStyle = "#8b919e";
       for (let y = high; y < low; y += 5) context.fillRect(right + 4, y, 3, Math.min(2, low - y));
-      if (low - high > 34) context.fillText(size(s.bytes) + " cold", right + 14, (low + high) / 2 + 4);
+      if (low - high > 44) {
+        context.fillText(size(s.bytes), right + 14, (low + high) / 2 - 3);
+        context.fillText("compressed", right + 14, (low + high) / 2 + 11);
+      }
     }
     const mark = (y, row) => {
       const address = addressAt(map, row);

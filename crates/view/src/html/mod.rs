@@ -8,7 +8,7 @@ use crate::heat::axis::Layout;
 use crate::heat::grid::{Cell, Shown};
 use crate::heat::map::{HeatMap, HeatOptions};
 use crate::heat::palette::{self, Rgb};
-use crate::overview::Overview;
+use crate::overview::{Overview, told};
 use crate::replay::Replay;
 use crate::series::{self, Measure, SeriesOptions};
 use crate::summary::confidence::Confidence;
@@ -68,6 +68,8 @@ struct PageData {
 #[derive(Serialize)]
 struct TotalData {
     targets: usize,
+    /// Those that had ended before the end of the record, which are not among them.
+    gone: usize,
     working_set: WorkingSet,
     resident: Option<Resident>,
     pages: Option<ResidentPages>,
@@ -77,9 +79,9 @@ struct TotalData {
 
 #[derive(Serialize)]
 struct RunData {
-    source: String,
-    algorithm: String,
-    kernel: String,
+    source: Option<String>,
+    algorithm: Option<String>,
+    kernel: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -97,7 +99,10 @@ struct TargetData {
     confidence: Option<Confidence>,
     /// Seconds after the begin of the record and bytes.
     wss: Vec<(f64, u64)>,
-    map: MapData,
+    /// `None`: nothing of it was recorded where the page was asked to look.
+    map: Option<MapData>,
+    /// Why there is no map.
+    no_map: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -148,18 +153,32 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
     let summaries = Summaries::read(events, &overview, &targets)?;
     // A heatmap to zoom into takes its room: those that hold most cold memory have one.
     let (shown, rest) = summaries.shown();
+    let mut shown: Vec<(TargetData, Option<ViewError>)> = shown
+        .into_iter()
+        .map(|summary| target_data(events, &overview, summary.clone(), options))
+        .collect::<Result<_, ViewError>>()?;
+    // The first is the one that is shown first.
+    shown.sort_by_key(|(data, _)| data.map.is_none());
+    let (shown, mut without): (Vec<TargetData>, Vec<Option<ViewError>>) = shown.into_iter().unzip();
+    if without.iter().all(Option::is_some)
+        && let Some(Some(error)) = without.pop()
+    {
+        return Err(error);
+    }
     let total = &summaries.total;
     let data = PageData {
         wall_ms: run
+            .filter(|r| r.realtime_offset_ns != 0)
             .map(|r| (overview.start_ns as i128 + i128::from(r.realtime_offset_ns)).div_euclid(1_000_000) as i64),
         run: run.map(|r| RunData {
-            source: r.source.clone(),
-            algorithm: r.algorithm.clone(),
-            kernel: r.kernel.clone(),
+            source: told(&r.source).map(str::to_owned),
+            algorithm: told(&r.algorithm).map(str::to_owned),
+            kernel: told(&r.kernel).map(str::to_owned),
         }),
         colours: (0..=255).map(|code| colour(code).hex()).collect(),
         total: (targets.len() > 1).then_some(TotalData {
             targets: total.targets,
+            gone: summaries.gone(),
             working_set: total.working_set,
             resident: total.resident,
             pages: total.pages,
@@ -167,10 +186,7 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
             shared: total.shared,
         }),
         rest,
-        targets: shown
-            .into_iter()
-            .map(|summary| target_data(events, &overview, summary.clone(), options))
-            .collect::<Result<_, ViewError>>()?,
+        targets: shown,
     };
     // Inside a script element only `</` and `<!--` could end or confuse it.
     let json = serde_json::to_string(&data)?.replace('<', "\\u003c");
@@ -198,14 +214,15 @@ fn filled(template: &str, values: &[(&str, &str)]) -> String {
     page
 }
 
+/// A target's data, and why there is no map where there is none.
 fn target_data(
     events: &impl Replay,
     overview: &Overview,
     summary: Summary,
     options: &PageOptions,
-) -> Result<TargetData, ViewError> {
+) -> Result<(TargetData, Option<ViewError>), ViewError> {
     let target = &summary.target;
-    let map = HeatMap::build(
+    let built = HeatMap::build(
         events,
         overview,
         target,
@@ -217,7 +234,12 @@ fn target_data(
             address_range: options.address_range,
             layout: options.layout,
         },
-    )?;
+    );
+    let (map, no_map) = match built {
+        Ok(map) => (Some(map_data(&map)?), None),
+        Err(error) if error.is_of_one_target() => (None, Some(error)),
+        Err(error) => return Err(error),
+    };
     let wss = series::read(
         events,
         &SeriesOptions {
@@ -226,8 +248,9 @@ fn target_data(
             skip: Some(0),
         },
     )?;
+    let seconds = |ns: u64| ns.saturating_sub(overview.start_ns) as f64 / 1e9;
     let points = wss.first().map_or(&[][..], |s| &s.points);
-    Ok(TargetData {
+    let data = TargetData {
         title: target.title(),
         snapshots: target.snapshots,
         seconds: target.end_ns.saturating_sub(target.start_ns) as f64 / 1e9,
@@ -239,9 +262,11 @@ fn target_data(
         above_budget: summary.cost.is_some_and(|c| c.is_above_budget()),
         cost: summary.cost,
         confidence: summary.confidence,
-        wss: series::envelope(points, MAX_POINTS / 2).map(|p| (map.seconds(p.time_ns), p.value)).collect(),
-        map: map_data(&map)?,
-    })
+        wss: series::envelope(points, MAX_POINTS / 2).map(|p| (seconds(p.time_ns), p.value)).collect(),
+        map,
+        no_map: no_map.as_ref().map(ToString::to_string),
+    };
+    Ok((data, no_map))
 }
 
 fn map_data(map: &HeatMap) -> Result<MapData, ViewError> {
@@ -381,6 +406,39 @@ mod tests {
         let cold = |v: &serde_json::Value| v["idle"]["cold"][0]["bytes"].as_u64();
         let rest = v["rest"]["cold"].as_u64().expect("is reported");
         assert_eq!(cold(&v["total"]).expect("is reported"), rest + 10 * cold(&v["targets"][0]).expect("is reported"));
+    }
+
+    #[test]
+    fn targets_that_had_ended_are_told_and_what_is_not_known_is_null() {
+        let mut events = paged_record(12, 5);
+        let ended = Event::End {
+            time_ns: crate::testdata::BASE_NS + 1_000_000_000,
+            target: 3,
+            why: isotherm_core::target::TargetEnd::Exited,
+        };
+        events.retain(|event| !matches!(event, Event::Snapshot(s) if s.target == 3 && s.end_ns > crate::testdata::BASE_NS + 1_000_000_000));
+        events.push(ended);
+        let v = json_of(&page(&events, &PageOptions::default()).expect("has snapshots"));
+        assert_eq!((&v["total"]["targets"], &v["total"]["gone"]), (&11.into(), &1.into()));
+        assert!(v["total"]["idle"]["cold"][0]["bytes"].is_null() && v["rest"]["cold"].is_null(), "{}", v["rest"]);
+    }
+
+    #[test]
+    fn a_target_of_which_nothing_was_recorded_there_has_no_map() {
+        let events = paged_record(2, 5);
+        let early = |event: &Event| match event {
+            Event::Snapshot(s) => s.target == 0 || s.end_ns < crate::testdata::BASE_NS + 2_000_000_000,
+            Event::Pages(f) => f.target == 0,
+            _ => true,
+        };
+        let events: Vec<Event> = events.into_iter().filter(early).collect();
+        let late = PageOptions { time_range: Some((3_000_000_000, 5_000_000_000)), ..Default::default() };
+        let v = json_of(&page(&events, &late).expect("one has"));
+        let of = |map: bool| v["targets"].as_array().into_iter().flatten().find(|t| t["map"].is_null() != map);
+        assert!(of(true).is_some_and(|t| t["no_map"].is_null()), "{v}");
+        assert!(of(false).is_some_and(|t| t["no_map"].as_str().is_some_and(|why| why.contains("it was watched"))));
+        let error = page(&events, &PageOptions { target: Some(1), ..late }).expect_err("nothing of any");
+        assert!(error.is_of_one_target(), "{error}");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const element = id => document.getElementById(id);
 const heat = element("heat"), wss = element("wss"), tip = element("tip");
-let target = null, map = null;
+// What is shown; `map` is null where nothing of the target was recorded in the range of the page.
+let target = null, map = null, wanted = null;
 
 function make(tag, text, className) {
   const e = document.createElement(tag);
@@ -32,10 +33,29 @@ function threshold(ns) {
   return s % 60 === 0 && s >= 60 ? s / 60 + " min" : s + " s";
 }
 
-/** Bytes, with both ends where they differ by more than 5 %. */
-function between(x) {
+/** Both ends of a figure where they differ by more than 5 %; else nothing. */
+function ends(x) {
   const apart = x.least !== null && x.least !== undefined && (x.most - x.least) * 20 > x.bytes;
-  return size(x.bytes) + (apart ? " (" + size(x.least) + " to " + size(x.most) + ")" : "");
+  return apart ? size(x.least) + " to " + size(x.most) : "";
+}
+
+/** Bytes, with both ends where they differ by more than 5 %. */
+const between = x => size(x.bytes) + (ends(x) && " (" + ends(x) + ")");
+
+/** The ends of a figure that stands large above them. */
+const endsBelow = x => ends(x) ? [["lies in", ends(x)]] : [];
+
+function totalCard(t) {
+  const cold = t.idle.cold[0], most = t.pages ? size(t.pages.resident) : t.resident ? size(t.resident.last) : "–";
+  const title = t.gone ? "The " + t.targets + " targets left at the end, without " + t.gone + " that had ended" : "All " + t.targets + " targets";
+  return card(title, known(cold.bytes), "cold for more than " + threshold(cold.for_ns), [...endsBelow(cold),
+    ["working set", size(t.working_set.p50)], ["present", most], ["shared pages", t.shared === "counted_once" ? "count once" : "count for each"]]);
+}
+
+function restCard(r) {
+  const some = r.cold !== null && r.cold_unknown ? [["not known", "of " + r.cold_unknown]] : [];
+  return card("And " + r.targets + " more targets", known(r.cold), "cold", [...some,
+    ["working sets", size(r.working_set)], ["resident", known(r.resident)], ["", "--target N shows one"]]);
 }
 
 function cards() {
@@ -43,12 +63,8 @@ function cards() {
   const windows = w.windows.filter(x => x.bytes !== null).map(x => ["within " + threshold(x.within_ns), between(x)]);
   const all = [card("Working set, median", size(w.p50), r && r.last ? percent(w.p50 / r.last) + " of resident" : "",
     [["p95", size(w.p95)], ["p99", size(w.p99)], ...windows])];
-  const t = data.total;
-  if (t) all.unshift(card("All " + t.targets + " targets", size(t.idle.cold[0].bytes ?? 0), "cold for more than " + threshold(t.idle.cold[0].for_ns),
-    [["working set", size(t.working_set.p50)], ["present", t.pages ? size(t.pages.resident) : t.resident ? size(t.resident.last) : "–"],
-      ["shared pages", t.shared === "counted_once" ? "count once" : "count for each"]]));
-  if (data.rest) all.push(card("And " + data.rest.targets + " more targets", size(data.rest.cold), "cold",
-    [["working sets", size(data.rest.working_set)], ["resident", size(data.rest.resident)], ["", "--target N shows one"]]));
+  if (data.total) all.unshift(totalCard(data.total));
+  if (data.rest) all.push(restCard(data.rest));
   if (r) {
     const swap = r.swap ? [["swapped out", size(r.swap)]] : [];
     all.push(card("Resident memory", size(r.last), "at the end", [["highest", size(r.highest)], ["virtual", size(r.vsz)], ...swap]));
@@ -57,15 +73,15 @@ function cards() {
   const coldest = known.length ? known[0] : null;
   all.push(card(coldest ? "Cold for more than " + threshold(coldest.for_ns) : "Cold memory", coldest ? size(coldest.bytes) : "not known",
     coldest ? (idle.present_only ? "of present memory" : "of mapped memory") : "watched too briefly",
-    idle.cold.filter(x => x !== coldest).map(x => ["> " + threshold(x.for_ns), x.bytes === null ? "not known yet" : between(x)])));
+    [...(coldest ? endsBelow(coldest) : []), ...idle.cold.filter(x => x !== coldest).map(x => ["> " + threshold(x.for_ns), x.bytes === null ? "not known yet" : between(x)])]));
   if (p) all.push(card("Present", size(p.resident), "in pages", [["accessed within " + threshold(p.within_ns), size(p.accessed)],
     ["cold", size(p.cold)], ["not resolved", size(p.not_resolved)], ["not observable", size(p.not_observable)]]));
   if (!p && idle.not_observable > 0) all.push(card("Not observable", size(idle.not_observable), "", [["", "neither hot nor cold: shared, locked or special pages"]]));
   if (!p && idle.not_visited > 0) all.push(card("Not looked at", size(idle.not_visited), "", [["", "yet: neither hot nor cold"]]));
   if (c) {
     const over = target.above_budget;
-    all.push(card("Cost of watching", Number(((c.monitor + c.target) * 100).toFixed(2)) + " %", "of one core" + (over ? ", above the budget" : ""),
-      [["budget", c.budget === null ? "none" : percent(c.budget)], ["monitor", percent(c.monitor)], ["target, est.", percent(c.target)]], over));
+    all.push(card("Cost of watching", exactly(c.monitor + c.target), "of one core" + (over ? ", above the budget" : ""),
+      [["budget", c.budget === null ? "none" : exactly(c.budget)], ["monitor", exactly(c.monitor)], ["target, est.", exactly(c.target)]], over));
   }
   element("cards").replaceChildren(...all);
 }
@@ -106,7 +122,7 @@ function tables() {
   element("mappings-title").textContent = used ? "Mappings, most cold memory first" : "Hottest mappings";
   element("mappings").replaceChildren(row(head, "th"), ...rows);
   const list = [], c = target.confidence, cost = target.cost;
-  if (used) list.push(["Figures", "from pages, one by one; both ends are given where they differ by more than 5 %"]);
+  if (used) list.push(["Figures", "from pages, one by one; of what is cold, or was accessed within a time, both ends are given where they differ by more than 5 %"]);
   else if (c) {
     list.push(["Checks of a region in an interval", c.median_checks + " (median), " + c.low_checks + " (the least tenth)"],
       ["What one interval shows", "rates above " + percent(c.detectable_rate) + " with 95 % probability"]);
@@ -114,9 +130,11 @@ function tables() {
   } else list.push(["Checks", "the source does not tell how often it looked"]);
   if (cost) list.push(["How it looked", (cost.mode === "scan" ? "scanning" : "sampling") + " every " + duration(cost.sample_us / 1e6) + ", "
     + Math.round(cost.checks_per_second) + " checks/s, " + cost.late_samples + " samples late"]);
-  list.push(["Drawn", size(map.mapped) + " mapped" + (map.absent ? ", of it " + size(map.absent) + " never present and folded" : "")
-    + (map.compressed ? ", " + size(map.compressed) + " cold and compressed" : "")]);
-  if (data.run) list.push(["Source", [data.run.source, data.run.algorithm && "algorithm " + data.run.algorithm, "kernel " + data.run.kernel].filter(Boolean).join(", ")]);
+  if (map) list.push(["Drawn", size(map.mapped) + " mapped" + (map.absent ? ", of it " + size(map.absent) + " never present and folded" : "")
+    + (map.compressed ? ", " + size(map.compressed) + " compressed" : "")]);
+  const run = data.run || {};
+  const source = [run.source, run.algorithm && "algorithm " + run.algorithm, run.kernel && "kernel " + run.kernel].filter(Boolean);
+  if (source.length) list.push(["Source", source.join(", ")]);
   element("trust").replaceChildren(...list.flatMap(([name, text]) => [make("dt", name), make("dd", text)]));
 }
 
@@ -201,8 +219,11 @@ function clampRange(from, to, limit, least) {
 function setView(c0, c1, r0, r1) {
   [map.view.c0, map.view.c1] = clampRange(c0, c1, map.cols, Math.min(4, map.cols));
   [map.view.r0, map.view.r1] = clampRange(r0, r1, map.rows, Math.min(4, map.rows));
-  requestAnimationFrame(draw);
+  redraw();
 }
+
+/** Draws with the next frame; by then there may be nothing to draw. */
+const redraw = () => requestAnimationFrame(() => map && draw());
 
 /** Column and row under the pointer, or null outside the cells. */
 function under(event) {
@@ -294,23 +315,34 @@ function explain(event) {
 /** `#rrggbb` as a pixel of little-endian ImageData. */
 const pixel = hex => (0xff000000 | parseInt(hex.slice(5, 7), 16) << 16 | parseInt(hex.slice(3, 5), 16) << 8 | parseInt(hex.slice(1, 3), 16)) >>> 0;
 
+/** Unpacks a map, once. */
+async function ready(map) {
+  const [cells, ageCodes] = await Promise.all([unpack(map.codes), unpack(map.ages)]);
+  if (map.cells) return;
+  map.rates = Float64Array.from({ length: 256 }, (_, code) => rateOf(code, map));
+  map.pixels = Uint32Array.from(data.colours, pixel);
+  map.stripe = pixel("#6b6f76");
+  map.view = { c0: 0, c1: map.cols, r0: 0, r1: map.rows };
+  Object.assign(map, { cells, ageCodes });
+}
+
 async function show(index) {
-  target = data.targets[index];
-  map = target.map;
-  if (!map.cells) {
-    map.cells = await unpack(map.codes);
-    map.ageCodes = await unpack(map.ages);
-    map.rates = Float64Array.from({ length: 256 }, (_, code) => rateOf(code, map));
-    map.pixels = Uint32Array.from(data.colours, pixel);
-    map.stripe = pixel("#6b6f76");
-    map.view = { c0: 0, c1: map.cols, r0: 0, r1: map.rows };
-  }
+  const next = wanted = data.targets[index];
+  if (next.map && !next.map.cells) await ready(next.map);
+  // Meanwhile another one may have been chosen.
+  if (wanted !== next) return;
+  target = next;
+  map = next.map;
+  element("figure").hidden = !map;
+  element("nothing").hidden = !!map;
+  element("nothing").textContent = map ? "" : target.no_map;
   element("title").textContent = target.title;
   const when = data.wall_ms === null ? "" : new Date(data.wall_ms).toLocaleString() + "  ·  ";
   element("subtitle").textContent = when + duration(target.seconds) + " recorded  ·  " + target.snapshots + " snapshots";
   cards();
-  legend();
   tables();
+  if (!map) return;
+  legend();
   draw();
 }
 
@@ -319,5 +351,5 @@ if (data.targets.length > 1) {
   element("targets").append(...data.targets.map((t, i) => { const o = make("option", t.title); o.value = i; return o; }));
   element("targets").addEventListener("change", event => show(Number(event.target.value)));
 }
-window.addEventListener("resize", () => map && map.cells && requestAnimationFrame(draw));
+window.addEventListener("resize", redraw);
 show(0);

@@ -49,7 +49,7 @@ fn heading(canvas: &mut dyn Canvas, map: &HeatMap) {
         parts.push(format!("{} never present, folded", format_size(absent)));
     }
     if compressed > 0 {
-        parts.push(format!("{} cold, drawn compressed", format_size(compressed)));
+        parts.push(format!("{} drawn compressed", format_size(compressed)));
     }
     canvas.text(24.0, 56.0, &parts.join("  ·  "), TextSize::Normal, Anchor::Start, DIM);
 }
@@ -135,15 +135,17 @@ fn addresses(canvas: &mut dyn Canvas, map: &HeatMap, frame: &Frame) {
                 canvas.rect(x + 4.0, y, 3.0, 2.0_f64.min(low - y), DIM);
                 y += 5.0;
             }
-            if low - high >= 34.0 {
-                let label = format!("{} cold", format_size(s.to - s.from));
-                canvas.text(x + 14.0, (low + high) / 2.0 + 4.0, &label, TextSize::Small, Anchor::Start, DIM);
+            if low - high >= 44.0 {
+                let middle = (low + high) / 2.0;
+                for (y, label) in [(middle - 3.0, format_size(s.to - s.from).as_str()), (middle + 11.0, "compressed")] {
+                    canvas.text(x + 14.0, y, label, TextSize::Small, Anchor::Start, DIM);
+                }
             }
         }
         if last - low >= 14.0 {
             last = low;
             canvas.line((x, low - 0.5), (x + 8.0, low - 0.5), RULE);
-            let address = format!("{:x}", map.space.addr(s.from));
+            let address = format!("{:x}", map.space.page_addr(s.from));
             canvas.text(x + 14.0, low + 3.0, &address, TextSize::Small, Anchor::Start, DIM);
         }
     }

@@ -29,7 +29,8 @@ fn panels(h: &SchemeHistory) -> Vec<Panel<'_>> {
     if h.saved.iter().any(|p| p.value > 0) {
         all.push(bytes("memory out at present", &h.saved));
     }
-    all.push(bytes("applied per second", &h.applied_rate));
+    let applied = if h.dry_run { "would be applied per second" } else { "applied per second" };
+    all.push(bytes(applied, &h.applied_rate));
     if h.waiting.iter().any(|p| p.value > 0) {
         let title = "waiting for memory, microseconds per second".to_owned();
         all.push(Panel { title, points: &h.waiting, bytes: false, target: None });
@@ -120,6 +121,7 @@ mod tests {
             before: 0,
             scheme: 0,
             action: "pageout".into(),
+            dry_run: true,
             rss: Vec::new(),
             saved: Vec::new(),
             quota: Vec::new(),
@@ -133,5 +135,6 @@ mod tests {
         draw(&mut svg, &h);
         let text = svg.finish();
         assert!(text.contains(">20000<") && text.contains(">60000<") && !text.contains("16384"), "{text}");
+        assert!(text.contains(">scheme 0 (pageout), dry run<"), "{text}");
     }
 }

@@ -8,6 +8,7 @@ use super::total::Shared;
 use super::working_set::WorkingSet;
 use super::{Mappings, Resident, Summaries};
 use crate::error::ViewError;
+use crate::overview::told;
 use serde::Serialize;
 use std::io::Write;
 
@@ -53,8 +54,8 @@ pub fn write(summaries: &Summaries, out: &mut dyn Write) -> Result<(), ViewError
             start_ns: s.target.start_ns,
             end_ns: s.target.end_ns,
             snapshots: s.target.snapshots,
-            source: s.run.as_ref().map(|r| r.source.as_str()),
-            algorithm: s.run.as_ref().map(|r| r.algorithm.as_str()),
+            source: s.run.as_ref().and_then(|r| told(&r.source)),
+            algorithm: s.run.as_ref().and_then(|r| told(&r.algorithm)),
             working_set: &s.working_set,
             idle: &s.idle,
             resident: s.resident,
@@ -75,8 +76,8 @@ pub fn write(summaries: &Summaries, out: &mut dyn Write) -> Result<(), ViewError
         start_ns: all.iter().map(|s| s.target.start_ns).min().unwrap_or(0),
         end_ns: all.iter().map(|s| s.target.end_ns).max().unwrap_or(0),
         snapshots: all.iter().map(|s| s.target.snapshots).sum(),
-        source: run.map(|r| r.source.as_str()),
-        algorithm: run.map(|r| r.algorithm.as_str()),
+        source: run.and_then(|r| told(&r.source)),
+        algorithm: run.and_then(|r| told(&r.algorithm)),
         working_set: &t.working_set,
         idle: &t.idle,
         resident: t.resident,

@@ -75,13 +75,13 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// What is cold for the shortest time that is listed, bytes; 0 where that is not known.
-    fn coldest(&self) -> u64 {
-        self.idle.cold[0].bytes.unwrap_or(0)
+    /// What is cold for the shortest time that is listed, bytes; `None` where that is not known.
+    fn coldest(&self) -> Option<u64> {
+        self.idle.cold[0].bytes
     }
 
-    fn last_resident(&self) -> u64 {
-        self.resident.map_or(0, |r| r.last)
+    fn last_resident(&self) -> Option<u64> {
+        self.resident.map(|r| r.last)
     }
 }
 
@@ -93,12 +93,14 @@ const SHOWN: usize = 10;
 pub struct Rest {
     /// How many.
     pub targets: usize,
-    /// Cold for the shortest time that is listed.
-    pub cold: u64,
+    /// Cold for the shortest time that is listed, of those of whom that is known; `None`: of none.
+    pub cold: Option<u64>,
+    /// Of how many it is not known.
+    pub cold_unknown: usize,
     /// In their working sets (p50).
     pub working_set: u64,
-    /// Resident at the end.
-    pub resident: u64,
+    /// Resident at the end, of those of whom that is known; `None`: of none.
+    pub resident: Option<u64>,
 }
 
 /// Several targets' summaries and their total.
@@ -115,14 +117,20 @@ impl Summaries {
         let mut order: Vec<&Summary> = self.targets.iter().collect();
         order.sort_by_key(|s| Reverse((s.coldest(), s.last_resident())));
         let rest = order.split_off(SHOWN.min(order.len()));
-        let sum = |f: fn(&Summary) -> u64| rest.iter().map(|s| f(s)).sum();
+        let known = |f: fn(&Summary) -> Option<u64>| rest.iter().filter_map(|s| f(s)).reduce(|a, b| a + b);
         let rest = (!rest.is_empty()).then(|| Rest {
             targets: rest.len(),
-            cold: sum(Summary::coldest),
-            working_set: sum(|s| s.working_set.p50),
-            resident: sum(Summary::last_resident),
+            cold: known(Summary::coldest),
+            cold_unknown: rest.iter().filter(|s| s.coldest().is_none()).count(),
+            working_set: rest.iter().map(|s| s.working_set.p50).sum(),
+            resident: known(Summary::last_resident),
         });
         (order, rest)
+    }
+
+    /// Targets that are not in the total, as they had ended before the end of the record.
+    pub fn gone(&self) -> usize {
+        self.targets.len() - self.total.targets
     }
 
     /// Reads the events once, for some targets.
@@ -214,6 +222,20 @@ mod tests {
         assert_eq!(total["shared"], "counted_once");
         assert_eq!(total["resident_pages"]["resident"], 83 * MIB);
         assert_eq!(kib(&total["working_set"]["p50"]), Some(5 * 1024 + 256));
+    }
+
+    #[test]
+    fn what_another_tool_did_not_record_is_null() {
+        let mut events = small_record(20);
+        for event in &mut events {
+            if let Event::Run(run) = event {
+                (run.source, run.algorithm) = (String::new(), String::new());
+            }
+        }
+        for line in json(&events) {
+            assert!(line["source"].is_null() && line["algorithm"].is_null(), "{line}");
+        }
+        assert_eq!(json(&small_record(20))[0]["source"], "sim");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! `isotherm report heatmap`.
 
+use super::Common;
+use super::files::{CHOOSE_TARGET, Html, Pictures};
 use super::record_file::RecordFile;
-use super::{Common, Html, Pictures};
 use crate::args::ranges;
 use crate::exit::Usage;
 use crate::output::{self, ColourWhen};
 use isotherm_core::addr::AddrRange;
+use isotherm_view::error::ViewError;
 use isotherm_view::heat::axis::Layout;
 use isotherm_view::heat::json;
 use isotherm_view::heat::map::{HeatMap, HeatOptions};
@@ -71,6 +73,11 @@ pub fn run(args: HeatmapArgs) -> anyhow::Result<()> {
     let record = args.common.open()?;
     let overview = Overview::read(&record)?;
     let targets = overview.select(args.common.target)?;
+    let names: Vec<String> = targets.iter().map(|t| t.info.target.to_string()).collect();
+    let mut outputs = args.pictures.outputs(&names, CHOOSE_TARGET)?;
+    outputs.extend(args.html.output());
+    let is_written = !outputs.is_empty();
+    args.common.keep_apart(&record, outputs)?;
     args.html.write(
         &record,
         &PageOptions {
@@ -80,42 +87,70 @@ pub fn run(args: HeatmapArgs) -> anyhow::Result<()> {
             layout: args.layout(),
         },
     )?;
-    if args.pictures.any() || args.html.html.is_some() {
+    let shown = Shown { record: &record, overview: &overview, targets: &targets };
+    if args.pictures.any() {
         let (rows, cols) = plot::heatmap::resolution();
-        for target in &targets {
-            let map = HeatMap::build(&record, &overview, target, &args.options(rows, cols))?;
-            args.pictures.write(&picture::heatmap(&map), &target.info.target.to_string(), targets.len())?;
-        }
-        return Ok(());
+        shown.each(&args.options(rows, cols), |map| {
+            let name = map.target.info.target.to_string();
+            args.pictures.write(&picture::heatmap(map), &name, targets.len())
+        })?;
     }
     if args.common.json {
-        return output::to_stdout(|out| {
-            for target in targets {
-                let options = args.options(args.rows.into(), args.cols.into());
-                json::write(&HeatMap::build(&record, &overview, target, &options)?, out)?;
-            }
-            Ok(())
-        });
+        let options = args.options(args.rows.into(), args.cols.into());
+        return output::to_stdout(|out| shown.each(&options, |map| json::write(map, out)));
     }
-    print(&args, &record, &overview, &targets)
+    if is_written { Ok(()) } else { print(&args, &shown) }
 }
 
-fn print(
-    args: &HeatmapArgs,
-    record: &RecordFile,
-    overview: &Overview,
-    targets: &[&TargetOverview],
-) -> anyhow::Result<()> {
+fn print(args: &HeatmapArgs, shown: &Shown<'_>) -> anyhow::Result<()> {
     let (width, height) = output::screen_size();
     let plan = Plan::new(width, height, output::colours(args.color));
+    let mut is_first = true;
     output::text_to_stdout(|out| {
-        for (i, target) in targets.iter().enumerate() {
-            let map = HeatMap::build(record, overview, target, &args.options(plan.rows(), plan.cols))?;
-            if i > 0 {
+        shown.each(&args.options(plan.rows(), plan.cols), |map| {
+            if !std::mem::take(&mut is_first) {
                 writeln!(out)?;
             }
-            write!(out, "{}", terminal::draw(&map, &plan))?;
+            Ok(write!(out, "{}", terminal::draw(map, &plan))?)
+        })
+    })
+}
+
+/// Targets that are left out are named up to here.
+const MOST_NAMED: usize = 8;
+
+/// What is drawn.
+struct Shown<'a> {
+    record: &'a RecordFile,
+    overview: &'a Overview,
+    targets: &'a [&'a TargetOverview],
+}
+
+impl Shown<'_> {
+    /// Hands out the map of each target. One of which nothing was recorded there is left out with a warning; that there is none of any
+    /// is an error.
+    fn each<E: From<ViewError>>(
+        &self,
+        options: &HeatOptions,
+        mut draw: impl FnMut(&HeatMap) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut left_out = Vec::new();
+        for target in self.targets {
+            match HeatMap::build(self.record, self.overview, target, options) {
+                Ok(map) => draw(&map)?,
+                Err(error) if error.is_of_one_target() => left_out.push(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if left_out.len() == self.targets.len()
+            && let Some(error) = left_out.pop()
+        {
+            return Err(error.into());
+        }
+        left_out.iter().take(MOST_NAMED).for_each(|error| tracing::warn!("left out: {error}"));
+        if left_out.len() > MOST_NAMED {
+            tracing::warn!("{} more targets are left out for the same reason", left_out.len() - MOST_NAMED);
         }
         Ok(())
-    })
+    }
 }

@@ -1,18 +1,21 @@
 //! `isotherm report`: what a record shows.
 
+mod files;
 mod heatmap;
 pub(super) mod record_file;
 mod schemes;
 mod series;
 
 use crate::args::units;
+use crate::exit::Usage;
 use crate::output;
 use clap::Subcommand;
+use files::Html;
+use isotherm_files::apart::Output;
 use isotherm_view::access::{self, AccessOptions};
 use isotherm_view::error::ViewError;
-use isotherm_view::html::{self, PageOptions};
+use isotherm_view::html::PageOptions;
 use isotherm_view::overview::Overview;
-use isotherm_view::picture::Picture;
 use isotherm_view::raw;
 use isotherm_view::summary::{self, Summaries};
 use record_file::RecordFile;
@@ -65,51 +68,11 @@ impl Common {
     fn open(&self) -> Result<RecordFile, ViewError> {
         RecordFile::open(&self.file, !self.no_args)
     }
-}
 
-/// Pictures to write instead of printing.
-#[derive(Debug, clap::Args)]
-struct Pictures {
-    /// Write a picture as SVG; of several targets, one file each (F-0.svg, F-1.svg, …)
-    #[arg(long, value_name = "F")]
-    svg: Option<PathBuf>,
-    /// Write a picture as PNG; of several targets, one file each
-    #[arg(long, value_name = "F")]
-    png: Option<PathBuf>,
-}
-
-/// A page to write instead of printing.
-#[derive(Debug, clap::Args)]
-struct Html {
-    /// Write one HTML file with everything: summary, heatmap to zoom into, working-set curve
-    #[arg(long, value_name = "F")]
-    html: Option<PathBuf>,
-}
-
-impl Html {
-    /// Writes the page if it was asked for.
-    fn write(&self, record: &RecordFile, options: &PageOptions) -> anyhow::Result<()> {
-        match &self.html {
-            Some(path) => output::write_file(path, html::page(record, options)?.as_bytes()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Pictures {
-    fn any(&self) -> bool {
-        self.svg.is_some() || self.png.is_some()
-    }
-
-    /// Writes the picture of `name`, one of `count` of a kind.
-    fn write(&self, picture: &Picture<'_>, name: &str, count: usize) -> anyhow::Result<()> {
-        if let Some(path) = &self.svg {
-            output::write_file(&output::one_of(path, name, count), picture.svg().as_bytes())?;
-        }
-        if let Some(path) = &self.png {
-            output::write_file(&output::one_of(path, name, count), &picture.png()?)?;
-        }
-        Ok(())
+    /// Refuses files to write that are a part of the record, or the same as another output, printed JSON included.
+    fn keep_apart(&self, record: &RecordFile, mut outputs: Vec<Output>) -> Result<(), Usage> {
+        outputs.extend(self.json.then(|| Output::new("--json", "-")));
+        output::keep_apart(&record.files(), &outputs)
     }
 }
 
@@ -168,8 +131,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 fn summarize(args: SummaryArgs) -> anyhow::Result<()> {
     let record = args.common.open()?;
-    if args.html.html.is_some() {
-        return args.html.write(&record, &PageOptions { target: args.common.target, ..Default::default() });
+    args.common.keep_apart(&record, args.html.output().into_iter().collect())?;
+    args.html.write(&record, &PageOptions { target: args.common.target, ..Default::default() })?;
+    if args.html.any() && !args.common.json {
+        return Ok(());
     }
     let overview = Overview::read(&record)?;
     let summaries = Summaries::read(&record, &overview, &overview.select(args.common.target)?)?;

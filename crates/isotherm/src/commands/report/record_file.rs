@@ -51,6 +51,16 @@ impl RecordFile {
     }
 }
 
+impl RecordFile {
+    /// The files that are read. Of what is no plain file, only standard input may have one behind it.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match &self.events {
+            Events::Files(parts) => parts.clone(),
+            Events::Copy(_) => vec![PathBuf::from("-")],
+        }
+    }
+}
+
 impl Replay for RecordFile {
     fn replay(&self, sink: &mut Sink) -> Result<(), ViewError> {
         match &self.events {

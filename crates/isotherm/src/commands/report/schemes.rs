@@ -1,8 +1,9 @@
 //! `isotherm report schemes`.
 
-use super::Pictures;
+use super::files::Pictures;
 use crate::output;
 use anyhow::Context;
+use isotherm_view::schemes::SchemeHistory;
 use isotherm_view::{picture, schemes};
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -39,6 +40,8 @@ pub fn run(args: SchemesArgs) -> anyhow::Result<()> {
     if is_cut_off {
         tracing::warn!("{name}: the last line is cut off and left out");
     }
+    let names: Vec<String> = all.iter().map(SchemeHistory::name).collect();
+    output::keep_apart(&[&args.file], &args.pictures.outputs(&names, "name a file")?)?;
     for history in &all {
         args.pictures.write(&picture::scheme(history), &history.name(), all.len())?;
     }

@@ -1,17 +1,20 @@
 //! `isotherm report wss` and `isotherm report regions`.
 
+use super::Common;
+use super::files::{CHOOSE_TARGET, Html, Pictures};
 use super::record_file::RecordFile;
-use super::{Common, Html, Pictures};
 use crate::args::units;
 use crate::exit::Usage;
 use crate::output;
+use isotherm_view::error::ViewError;
 use isotherm_view::html::PageOptions;
 use isotherm_view::overview::Overview;
 use isotherm_view::picture::{self, SeriesPicture};
 use isotherm_view::series::table::{self, Order, TableOptions};
-use isotherm_view::series::{self, Measure, SeriesOptions};
+use isotherm_view::series::{self, Measure, Series, SeriesOptions};
 
 #[derive(Debug, clap::Args)]
+#[command(mut_args(not_of_the_page))]
 pub struct WssArgs {
     #[command(flatten)]
     common: Common,
@@ -23,8 +26,16 @@ pub struct WssArgs {
     html: Html,
     /// Count only regions accessed at least at this rate (share of sampling intervals); without it, pages count where
     /// the record tells of them
-    #[arg(long, value_name = "P", default_value = "0%", value_parser = units::percent)]
+    #[arg(long, value_name = "P", default_value = "0%", value_parser = units::share)]
     min_rate: f64,
+}
+
+/// The page shows the whole record, so these options would change nothing there.
+fn not_of_the_page(arg: clap::Arg) -> clap::Arg {
+    match arg.get_long() {
+        Some("html") => arg.conflicts_with_all(["range", "percentiles", "sort", "skip", "min_rate"]),
+        _ => arg,
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,49 +96,75 @@ fn steps(range: &[f64]) -> Result<Vec<f64>, Usage> {
 }
 
 pub fn run_wss(args: WssArgs) -> anyhow::Result<()> {
-    if args.html.html.is_some() {
-        let record = args.common.open()?;
-        args.html.write(&record, &PageOptions { target: args.common.target, ..Default::default() })?;
-        if !args.pictures.any() {
-            return Ok(());
-        }
-    }
-    run(&args.common, &args.table, &args.pictures, Measure::WorkingSet { min_rate: args.min_rate })
+    let measure = Measure::WorkingSet { min_rate: args.min_rate };
+    run(&args.common, &args.table, &args.pictures, Some(&args.html), measure)
 }
 
 pub fn run_regions(args: RegionsArgs) -> anyhow::Result<()> {
-    run(&args.common, &args.table, &args.pictures, Measure::Regions)
+    run(&args.common, &args.table, &args.pictures, None, Measure::Regions)
 }
 
-fn run(common: &Common, args: &TableArgs, pictures: &Pictures, measure: Measure) -> anyhow::Result<()> {
+fn run(
+    common: &Common,
+    args: &TableArgs,
+    pictures: &Pictures,
+    html: Option<&Html>,
+    measure: Measure,
+) -> anyhow::Result<()> {
     let table = args.options()?;
     let record = common.open()?;
     let options = SeriesOptions { measure, target: common.target, skip: args.skip };
-    if pictures.any() {
-        return draw(&record, &options, &table, pictures);
+    let drawn = pictures.any().then(|| Drawn::read(&record, &options)).transpose()?;
+    let mut outputs = match &drawn {
+        Some(drawn) => pictures.outputs(&drawn.names(), CHOOSE_TARGET)?,
+        None => Vec::new(),
+    };
+    outputs.extend(html.and_then(Html::output));
+    let is_written = !outputs.is_empty();
+    common.keep_apart(&record, outputs)?;
+    if let Some(html) = html {
+        html.write(&record, &PageOptions { target: common.target, ..Default::default() })?;
+    }
+    if let Some(drawn) = drawn {
+        drawn.write(measure, &table, pictures)?;
     }
     match common.json {
         true => output::to_stdout(|out| table::write_json(&record, &options, &table, out)),
+        false if is_written => Ok(()),
         false => output::text_to_stdout(|out| table::write_text(&record, &options, &table, out)),
     }
 }
 
-fn draw(record: &RecordFile, options: &SeriesOptions, table: &TableOptions, pictures: &Pictures) -> anyhow::Result<()> {
-    let overview = Overview::read(record)?;
-    let all = series::read(record, options)?;
-    for one in &all {
-        let target = overview.targets.iter().find(|t| Some(t.info.target) == one.target);
-        let name = target.map_or("all".to_owned(), |t| t.info.target.to_string());
-        let picture = SeriesPicture {
-            title: options.measure.title(),
-            subtitle: &target.map_or("all targets together".to_owned(), |t| t.title()),
-            base_ns: overview.start_ns,
-            bytes: options.measure != Measure::Regions,
-            by_size: table.order == Order::Size,
-        };
-        pictures.write(&picture::series(&one.points, &picture), &name, all.len())?;
+/// What is drawn.
+struct Drawn {
+    overview: Overview,
+    all: Vec<Series>,
+}
+
+impl Drawn {
+    fn read(record: &RecordFile, options: &SeriesOptions) -> Result<Self, ViewError> {
+        Ok(Self { overview: Overview::read(record)?, all: series::read(record, options)? })
     }
-    Ok(())
+
+    /// Of each picture, what tells its file from the others.
+    fn names(&self) -> Vec<String> {
+        self.all.iter().map(|one| one.target.map_or("all".to_owned(), |target| target.to_string())).collect()
+    }
+
+    fn write(&self, measure: Measure, table: &TableOptions, pictures: &Pictures) -> anyhow::Result<()> {
+        for (one, name) in self.all.iter().zip(self.names()) {
+            let target = self.overview.targets.iter().find(|t| Some(t.info.target) == one.target);
+            let picture = SeriesPicture {
+                title: measure.title(),
+                subtitle: &target.map_or("all targets together".to_owned(), |t| t.title()),
+                base_ns: self.overview.start_ns,
+                bytes: measure != Measure::Regions,
+                by_size: table.order == Order::Size,
+            };
+            pictures.write(&picture::series(&one.points, &picture), &name, self.all.len())?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::{Mappings, Resident, Rest, Summaries, Summary};
 use crate::basis::Basis;
 use crate::error::ViewError;
 use crate::names;
+use crate::overview::told;
 use crate::units::{format_percent, format_percent_exactly, format_us};
 use isotherm_core::event::{Mode, RunInfo};
 use isotherm_core::units::{format_size, format_time};
@@ -36,20 +37,30 @@ pub fn write(all: &Summaries, out: &mut dyn Write) -> Result<(), ViewError> {
         target(s, MAPPINGS.1, out)?;
         trust(s, out)?;
     }
-    if let Some(Rest { targets, cold, working_set, resident }) = rest {
-        let [cold, working_set, resident] = [cold, working_set, resident].map(format_size);
-        writeln!(
-            out,
-            "\nand {targets} more targets: {cold} cold > 10 s, {working_set} in their working sets (p50), {resident} resident; --target N shows one"
-        )?;
+    if let Some(rest) = rest {
+        writeln!(out, "\n{}; --target N shows one", not_shown(&rest))?;
     }
     Ok(())
 }
 
+/// The targets that are not shown one by one.
+fn not_shown(rest: &Rest) -> String {
+    let cold = match (rest.cold, rest.cold_unknown) {
+        (None, _) => "not known how much is cold > 10 s".to_owned(),
+        (Some(cold), 0) => format!("{} cold > 10 s", format_size(cold)),
+        (Some(cold), unknown) => format!("{} cold > 10 s (of {unknown} not known)", format_size(cold)),
+    };
+    let working_set = format_size(rest.working_set);
+    let resident = rest.resident.map_or_else(
+        || "not recorded how much is resident".to_owned(),
+        |bytes| format!("{} resident", format_size(bytes)),
+    );
+    format!("and {} more targets: {cold}, {working_set} in their working sets (p50), {resident}", rest.targets)
+}
+
 fn total(all: &Summaries, out: &mut dyn Write) -> Result<(), ViewError> {
     let t = &all.total;
-    let gone = all.targets.len() - t.targets;
-    match (gone, t.targets) {
+    match (all.gone(), t.targets) {
         (0, all) => writeln!(out, "all {all} targets together")?,
         (n, 1) => writeln!(out, "the one target left at the end, without {n} that had ended")?,
         (n, _) => writeln!(out, "the {} targets at the end together, without {n} that had ended", t.targets)?,
@@ -84,7 +95,8 @@ fn target(s: &Summary, most: usize, out: &mut dyn Write) -> Result<(), ViewError
             isotherm_core::target::TargetEnd::Exited => "exited",
             isotherm_core::target::TargetEnd::Replaced => "executed another program",
         };
-        text += &format!("; it {what} after {}", format_time(time_ns.saturating_sub(s.target.start_ns)));
+        // That is noticed at the next look, which may be later than the last snapshot.
+        text += &format!("; that it {what} was seen after {}", format_time(time_ns.saturating_sub(s.target.start_ns)));
     }
     line(out, "recorded", &text)?;
     writeln!(out)?;
@@ -157,11 +169,11 @@ fn words(text: &str) -> Vec<String> {
 }
 
 fn recorded(ns: u64, snapshots: u64, run: Option<&RunInfo>) -> String {
-    let mut text = format!("{}, {snapshots} snapshots", format_time(ns));
+    let s = if snapshots == 1 { "" } else { "s" };
+    let mut text = format!("{}, {snapshots} snapshot{s}", format_time(ns));
     if let Some(run) = run {
-        text += &format!(", source {}", run.source);
-        if !run.algorithm.is_empty() {
-            text += &format!(", algorithm {}", run.algorithm);
+        for (what, value) in [("source", &run.source), ("algorithm", &run.algorithm)] {
+            text += &told(value).map_or_else(String::new, |value| format!(", {what} {value}"));
         }
     }
     text
@@ -268,13 +280,13 @@ pub fn threshold(ns: u64) -> String {
 fn hottest_mappings(list: &[MappingHeat], most: usize, out: &mut dyn Write) -> Result<(), ViewError> {
     writeln!(out, "{:<32} {:>11} {:>14} {:>10}", "hottest mappings", "size", "accessed", "at rate")?;
     for m in list.iter().take(most) {
-        let name = names::fit(names::short(&m.name), 30);
+        let name = names::left(&names::fit(names::short(&m.name), 30), 30);
         if let Some((bytes, why)) = m.unseen() {
-            writeln!(out, "  {name:<30} {:>11} {why:>25}", format_size(bytes))?;
+            writeln!(out, "  {name} {:>11} {why:>25}", format_size(bytes))?;
             continue;
         }
         let rate = if m.accessed == 0 { "-".to_owned() } else { format_percent(m.rate) };
-        writeln!(out, "  {name:<30} {:>11} {:>14} {rate:>10}", format_size(m.bytes), format_size(m.accessed))?;
+        writeln!(out, "  {name} {:>11} {:>14} {rate:>10}", format_size(m.bytes), format_size(m.accessed))?;
     }
     if list.len() > most {
         writeln!(out, "  and {} more", list.len() - most)?;
@@ -288,12 +300,12 @@ fn coldest_mappings(list: &[MappingUse], most: usize, out: &mut dyn Write) -> Re
     let head = "mappings, most cold memory first";
     writeln!(out, "{head:<32} {:>10} {:>10} {used:>12} {cold:>12}", "size", "resident")?;
     let row = |name: &str, size: u64, p: &ResidentPages, out: &mut dyn Write| {
-        let (size, resident) = (format_size(size), format_size(p.resident));
+        let (name, size, resident) = (names::left(name, 30), format_size(size), format_size(p.resident));
         if p.not_observable == p.resident {
-            return writeln!(out, "  {name:<30} {size:>10} {resident:>10} {:>25}", "not observable");
+            return writeln!(out, "  {name} {size:>10} {resident:>10} {:>25}", "not observable");
         }
         let (used, cold) = (format_size(p.accessed), format_size(p.cold));
-        writeln!(out, "  {name:<30} {size:>10} {resident:>10} {used:>12} {cold:>12}")
+        writeln!(out, "  {name} {size:>10} {resident:>10} {used:>12} {cold:>12}")
     };
     let (shown, rest) = list.split_at(most.min(list.len()));
     for m in shown {
@@ -318,8 +330,8 @@ fn cost(cost: Option<Cost>) -> String {
     let mut text = format!(
         "{} of one core ({} the monitor, {} the targets, estimated)",
         format_percent_exactly(c.total()),
-        format_percent(c.monitor),
-        format_percent(c.target)
+        format_percent_exactly(c.monitor),
+        format_percent_exactly(c.target)
     );
     text += &match c.budget {
         Some(budget) if c.is_above_budget() => format!(", above the budget of {}", format_percent_exactly(budget)),

@@ -183,3 +183,57 @@ fn targets_that_ended_before_are_not_there_any_more() {
     assert_eq!((all.total.targets, all.total.pages.map(|p| p.resident)), (1, Some(83 * MIB)));
     assert!(text(&events).starts_with("the one target left at the end, without 1 that had ended\n"));
 }
+
+#[test]
+fn what_is_not_known_of_the_rest_is_not_zero() {
+    let last = |events: &Vec<Event>| text(events).lines().last().unwrap_or_default().to_owned();
+    let brief = last(&paged_record(12, 5));
+    assert!(brief.starts_with("and 2 more targets: not known how much is cold > 10 s, 10.5 MiB in"), "{brief}");
+    assert!(brief.ends_with("154 MiB resident; --target N shows one"), "{brief}");
+
+    // Of one target nothing is known at the end: it comes last.
+    let mut events = paged_record(12, 12);
+    events.retain(|event| match event {
+        Event::Pages(f) => f.target != 11 || f.time_ns < crate::testdata::BASE_NS + 5_000_000_000,
+        Event::Footprint(_) => false,
+        _ => true,
+    });
+    let one = last(&events);
+    assert!(one.contains(": 75.8 MiB cold > 10 s (of 1 not known), "), "{one}");
+    assert!(one.contains(", not recorded how much is resident; "), "{one}");
+}
+
+#[test]
+fn parts_of_the_cost_add_up() {
+    let cost_of = |monitor, target| {
+        let of = Cost::between(
+            &crate::testdata::stats(0, 0, 0),
+            &crate::testdata::stats(1_000_000_000, monitor, target),
+            None,
+        );
+        cost(of)
+    };
+    let text = cost_of(10_700_000, 100_000);
+    assert!(text.starts_with("1.08 % of one core (1.07 % the monitor, 0.01 % the targets, estimated)"), "{text}");
+}
+
+#[test]
+fn what_another_tool_did_not_record_is_left_out() {
+    let mut events = paged_record(1, 12);
+    for event in &mut events {
+        if let Event::Run(run) = event {
+            (run.source, run.algorithm) = (String::new(), String::new());
+        }
+    }
+    assert!(text(&events).contains("\nrecorded        12.0 s, 120 snapshots\n"));
+}
+
+#[test]
+fn when_an_end_was_seen_does_not_contradict_what_was_recorded() {
+    let mut events = small_record(1);
+    let at = crate::testdata::BASE_NS + 205_000_000;
+    events.push(Event::End { time_ns: at, target: 0, why: isotherm_core::target::TargetEnd::Exited });
+    let text = text(&events).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("recorded 100 ms, 1 snapshot, source sim"), "{text}");
+    assert!(text.contains("; that it exited was seen after 205 ms working set"), "{text}");
+}
