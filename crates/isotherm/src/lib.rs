@@ -110,7 +110,11 @@ pub fn main() -> ExitCode {
 }
 
 fn guard(purpose: guard::Purpose) -> anyhow::Result<()> {
-    guard::detach(purpose, &Roots::system());
+    if let Err(e) = guard::detach(purpose, &Roots::system()) {
+        tracing::warn!(
+            "the process that puts settings back stays in this control group ({e}): if the whole group is killed, they stay as they are"
+        );
+    }
     // It was said at its start that this machine cannot, or was asked to do without: a guard is better than none.
     let _ = confine(&sandbox::guard::needs(purpose));
     Ok(guard::serve(std::io::stdin(), std::io::stdout())?)

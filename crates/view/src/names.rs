@@ -3,6 +3,7 @@
 use isotherm_core::addr::AddrRange;
 use isotherm_core::mapping::{Mapping, MappingKind};
 use std::borrow::Cow;
+use unicode_width::UnicodeWidthStr;
 
 /// A mapping's name in full: its own, or what kind of memory a nameless one is.
 pub fn full(mapping: &Mapping) -> &str {
@@ -35,25 +36,45 @@ pub fn short(name: &str) -> &str {
     if name.starts_with('/') { name.rsplit('/').find(|part| !part.is_empty()).unwrap_or(name) } else { name }
 }
 
-/// A text cut to `width` characters, with an ellipsis where something is missing.
+/// Columns that a text takes on a terminal: some characters, those of Chinese for example, take two, some none.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// A text cut to `width` columns, with an ellipsis where something is missing.
 pub fn fit(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+    if self::width(text) <= width {
         return text.to_owned();
     }
-    let mut out: String = text.chars().take(width.saturating_sub(1)).collect();
-    if width > 0 {
-        out.push('…');
+    if width == 0 {
+        return String::new();
     }
-    out
+    let ends = text.char_indices().map(|(start, c)| start + c.len_utf8());
+    let end = ends.take_while(|&end| self::width(&text[..end]) < width).last().unwrap_or(0);
+    format!("{}…", &text[..end])
 }
 
 /// The same with the end kept: of paths that says most.
 pub fn fit_end(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    if count <= width {
+    if self::width(text) <= width {
         return text.to_owned();
     }
-    std::iter::once('…').chain(text.chars().skip(count + 1 - width.max(1))).take(width).collect()
+    if width == 0 {
+        return String::new();
+    }
+    let starts = text.char_indices().rev().map(|(start, _)| start);
+    let start = starts.take_while(|&start| self::width(&text[start..]) < width).last().unwrap_or(text.len());
+    format!("…{}", &text[start..])
+}
+
+/// A text with blanks behind it, `width` columns in all; longer ones stay as they are.
+pub fn left(text: &str, width: usize) -> String {
+    format!("{text}{:blanks$}", "", blanks = width.saturating_sub(self::width(text)))
+}
+
+/// The same with the blanks before it.
+pub fn right(text: &str, width: usize) -> String {
+    format!("{:blanks$}{text}", "", blanks = width.saturating_sub(self::width(text)))
 }
 
 /// The mapping that holds most of `range`; `mappings` are sorted and disjoint.
@@ -82,6 +103,20 @@ mod tests {
             let cut = [fit("/a/b/cd", width), fit_end("/a/b/cd", width)].map(|text| text.chars().count());
             assert_eq!(cut, [width.min(7); 2]);
         }
+    }
+
+    #[test]
+    fn columns_are_counted_and_not_characters() {
+        let wide = "\u{4e2d}\u{6587}\u{540d}";
+        assert_eq!((width(wide), width("e\u{301}")), (6, 1));
+        for columns in 0..8 {
+            for cut in [fit(wide, columns), fit_end(wide, columns)] {
+                assert!(width(&cut) <= columns && columns <= width(&cut) + 1 || columns > 6, "{columns}: {cut}");
+            }
+        }
+        assert_eq!((fit(wide, 5), fit_end(wide, 5)), ("\u{4e2d}\u{6587}…".into(), "…\u{6587}\u{540d}".into()));
+        assert_eq!((left(wide, 8), right(wide, 8)), (format!("{wide}  "), format!("  {wide}")));
+        assert_eq!((left(wide, 3), right("ab", 2)), (wide.to_owned(), "ab".to_owned()));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn draw(map: &HeatMap, colours: Colours, area: Rect, buffer: &mut Buffer) {
         let name = map.name_at(from, to).map(|n| n.name.as_str());
         if name != above {
             let text = names::fit(names::short(name.unwrap_or("")), usize::from(NAME_WIDTH) - 1);
-            buffer.set_string(area.x, y, format!("{text:>w$}", w = usize::from(NAME_WIDTH) - 1), Style::new());
+            buffer.set_string(area.x, y, names::right(&text, usize::from(NAME_WIDTH) - 1), Style::new());
             above = name;
         }
         for col in 0..map.grid.cols.min(usize::from(area.width.saturating_sub(NAME_WIDTH))) {

@@ -3,6 +3,7 @@
 use crate::error::ViewError;
 use crate::replay::{Replay, Sink};
 use crate::series::{Measure, Point, working_set_of};
+use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Event;
 use isotherm_core::history::frame::{MappingPages, PageAges, PageFrame};
 use isotherm_core::mapping::Mapping;
@@ -42,8 +43,10 @@ impl History {
         match event {
             Event::Mappings { .. } => self.mappings = Some(event.clone()),
             Event::Snapshot(s) => {
-                let value = Measure::WorkingSet { min_rate: 0.0 }.of(s);
-                push(&mut self.points, Point { time_ns: s.end_ns, value });
+                if s.regions.is_empty() || s.regions.iter().any(|r| !r.is_unseen()) {
+                    let value = Measure::WorkingSet { min_rate: 0.0 }.of(s);
+                    push(&mut self.points, Point { time_ns: s.end_ns, value });
+                }
                 self.regions += s.regions.len();
                 self.snapshots.push_back(event.clone());
                 self.drop_old(s.end_ns.saturating_sub(WINDOW_NS));
@@ -111,9 +114,28 @@ impl History {
         }
     }
 
-    /// Working-set sizes since the begin: those that pages tell, if any.
+    /// Working-set sizes since the begin: those that pages tell, if any. None of when nothing was seen.
     pub fn points(&self) -> &[Point] {
         if self.page_points.is_empty() { &self.points } else { &self.page_points }
+    }
+
+    /// Those that pages tell.
+    pub fn page_points(&self) -> &[Point] {
+        &self.page_points
+    }
+
+    /// The same, of what is mapped within `ranges` only.
+    pub fn within(&self, ranges: &[AddrRange]) -> Within<'_> {
+        let is_in = |m: &&Mapping| ranges.iter().any(|r| r.start <= m.range.start && m.range.end <= r.end);
+        let mappings = self.mappings.as_ref().map(|event| match event {
+            Event::Mappings { time_ns, target, mappings } => Event::Mappings {
+                time_ns: *time_ns,
+                target: *target,
+                mappings: mappings.iter().filter(is_in).cloned().collect(),
+            },
+            other => other.clone(),
+        });
+        Within { history: self, mappings }
     }
 
     /// What is known of its pages, without tables; `None` where only regions are.
@@ -134,9 +156,28 @@ fn push(points: &mut Vec<Point>, point: Point) {
     }
 }
 
+impl History {
+    fn replay_with(&self, mappings: Option<&Event>, sink: &mut Sink) -> Result<(), ViewError> {
+        mappings.into_iter().chain(&self.snapshots).chain(&self.frames).try_for_each(sink)
+    }
+}
+
 impl Replay for History {
     fn replay(&self, sink: &mut Sink) -> Result<(), ViewError> {
-        self.mappings.iter().chain(&self.snapshots).chain(&self.frames).try_for_each(sink)
+        self.replay_with(self.mappings.as_ref(), sink)
+    }
+}
+
+/// A history as if only some of the mappings were there: a heatmap shows nothing that is not mapped.
+#[derive(Debug)]
+pub(crate) struct Within<'a> {
+    history: &'a History,
+    mappings: Option<Event>,
+}
+
+impl Replay for Within<'_> {
+    fn replay(&self, sink: &mut Sink) -> Result<(), ViewError> {
+        self.history.replay_with(self.mappings.as_ref(), sink)
     }
 }
 

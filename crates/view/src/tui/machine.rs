@@ -2,7 +2,7 @@
 
 use super::Command;
 use crate::machine::{Order, Row, Tree, TreeLine};
-use crate::names::fit;
+use crate::names::{fit, left};
 use crate::summary::text::threshold;
 use crate::summary::total::Shared;
 use isotherm_core::printable::printable;
@@ -138,7 +138,7 @@ impl MachineView {
         for (at, line) in lines.iter().enumerate().skip(first).take(room) {
             let style = if at == selected { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
             let text = self.text(line.row, &self.name(line), name_width);
-            buffer.set_stringn(area.x, y, format!("{text:<width$}"), width, style);
+            buffer.set_stringn(area.x, y, left(&text, width), width, style);
             y += 1;
         }
         if let Some(total) = self.tree.total() {
@@ -167,9 +167,11 @@ impl MachineView {
         let divided = age_ns.and_then(|ns| row.divided(ns));
         let mark = divided.map_or("", |divided| row.mark(divided.within_ns));
         let cold = format!("{mark}{}", size(divided.map(|d| d.cold)));
-        let [rss, used, unseen, swap] = [row.rss, divided.map(|d| d.accessed), row.unseen(age_ns), row.swap].map(size);
+        let in_sums = age_ns.and_then(|ns| row.in_sums(ns));
+        let (used, unseen) = (in_sums.map(|d| d.accessed), in_sums.map(|d| d.not_observable + d.not_resolved));
+        let [rss, used, unseen, swap] = [row.rss, used, unseen, row.swap].map(size);
         let sizes = columns([&rss, &cold, &used, &unseen, &swap]);
-        format!("{:<name_width$}{sizes}", fit(name, name_width))
+        format!("{}{sizes}", left(&fit(name, name_width), name_width))
     }
 
     fn meaning(&self) -> String {

@@ -9,6 +9,7 @@ mod machine;
 pub mod model;
 mod refresh;
 pub mod screen;
+mod selection;
 pub mod state;
 mod table;
 

@@ -5,6 +5,7 @@ use crate::summary::cost::Cost;
 use crate::summary::idle::Idle;
 use crate::summary::mappings::MappingHeat;
 use crate::summary::pages::PageFigures;
+use isotherm_core::addr::AddrRange;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
@@ -51,6 +52,8 @@ pub struct Row {
     pub heat: MappingHeat,
     /// Bytes of it idle for more than ten seconds.
     pub cold: u64,
+    /// Where it is: mappings of its name that touch are one. Sorted; empty where no mapping is known.
+    pub pieces: Vec<AddrRange>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +64,16 @@ pub struct Total {
     pub once: bool,
     /// Their pages.
     pub figures: PageFigures,
+}
+
+/// The working set's size, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkingSetNow {
+    pub last: u64,
+    /// Median since the begin.
+    pub p50: u64,
+    /// 95th percentile since the begin.
+    pub p95: u64,
 }
 
 /// What one target looks like now.
@@ -74,10 +87,8 @@ pub struct Model {
     pub watched_ns: u64,
     /// Whether the target has exited.
     pub exited: bool,
-    /// Working set of the last second (of the last interval, where only regions are known), bytes.
-    pub working_set: u64,
-    /// Its median and 95th percentile since the begin.
-    pub percentiles: (u64, u64),
+    /// Working set of the last second (of the last interval, where only regions are known), bytes; `None`: not known yet.
+    pub working_set: Option<WorkingSetNow>,
     pub curve: VecDeque<u64>,
     /// Resident memory, where it is known.
     pub rss: Option<u64>,

@@ -1,9 +1,11 @@
 //! Draws the figures up from the state, about once a second.
 
-use super::model::{Model, Row, Total};
+use super::history::History;
+use super::model::{Model, Row, Total, WorkingSetNow};
 use super::state::{TargetState, Top};
 use crate::heat::axis::Layout;
 use crate::heat::map::{HeatMap, HeatOptions};
+use crate::names;
 use crate::overview::Overview;
 use crate::series::distribution::Distribution;
 use crate::summary::cost::Cost;
@@ -12,9 +14,11 @@ use crate::summary::mapping_pages::{MappingUse, mapping_uses};
 use crate::summary::mappings::{MappingHeat, MappingHeatBuilder, cold_by_name};
 use crate::summary::pages::{EXPLAINED_NS, PageFigures};
 use crate::units::NS_PER_S;
-use isotherm_core::addr::AddrRange;
+use isotherm_core::addr::{AddrRange, normalize};
+use isotherm_core::event::RunInfo;
 use isotherm_core::history::frame::{PageAges, PageFrame};
-use isotherm_core::target::TargetEnd;
+use isotherm_core::mapping::Mapping;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// The table's figures are means over this time (or one aggregation interval, if that is longer).
@@ -31,16 +35,15 @@ impl Top {
             return;
         }
         self.turn_to_largest();
-        let Some(t) = self.targets.get(self.current) else { return };
+        self.forget_ended();
+        let Some(t) = self.current.and_then(|target| self.targets.get(&target)) else { return };
         let Some(last) = t.history.newest_first().next() else { return };
-        let sizes = Distribution::of(t.history.points());
         let mut model = Model {
             title: t.overview.title(),
-            position: (self.current, self.targets.len()),
+            position: (self.position(), self.targets.len()),
             watched_ns: t.overview.end_ns.saturating_sub(t.overview.start_ns),
             exited: t.overview.ended.is_some(),
-            working_set: t.history.points().last().map_or(0, |p| p.value),
-            percentiles: (sizes.percentile(50.0).unwrap_or(0), sizes.percentile(95.0).unwrap_or(0)),
+            working_set: working_set(&t.history, self.run.as_ref()),
             curve: t.history.points().iter().rev().take(CURVE).rev().map(|p| p.value).collect(),
             rss: t.footprint.map(|f| f.rss),
             idle: match t.history.pages().and_then(|f| PageFigures::of(std::iter::once(&f.total()))) {
@@ -54,16 +57,16 @@ impl Top {
             zoomed_to: None,
         };
         model.sort(self.order);
-        self.selected = self.selected.min(model.rows.len().saturating_sub(1));
-        model.zoomed_to = self.zoomed.then(|| model.rows.get(self.selected).map(|r| r.heat.name.clone())).flatten();
-        model.heatmap = heatmap(t, model.zoomed_to.as_deref(), rows, cols);
+        self.selection.follow(&model.rows);
+        let only = model.rows.get(self.selection.row()).filter(|_| self.selection.is_zoomed());
+        model.heatmap = heatmap(t, only, rows, cols);
+        model.zoomed_to = only.map(|row| row.heat.name.clone());
         self.model = Some(model);
     }
 
     fn total(&self) -> Option<Total> {
-        let live = |t: &&TargetState| !matches!(t.overview.ended, Some((_, TargetEnd::Exited)));
-        let pages: Vec<PageAges> =
-            self.targets.iter().filter(live).filter_map(|t| t.history.pages().map(PageFrame::total)).collect();
+        let live = self.targets.values().filter(|t| !t.has_exited());
+        let pages: Vec<PageAges> = live.filter_map(|t| t.history.pages().map(PageFrame::total)).collect();
         if pages.len() < 2 {
             return None;
         }
@@ -79,6 +82,26 @@ impl Top {
     }
 }
 
+/// What little is known of regions while pages are still to come is not the working set: at a small budget few have been
+/// looked at by then.
+fn working_set(history: &History, run: Option<&RunInfo>) -> Option<WorkingSetNow> {
+    let knows_pages = run.is_some_and(|run| matches!(run.source.as_str(), "pagetable" | "idle"));
+    let points = if knows_pages { history.page_points() } else { history.points() };
+    let sizes = Distribution::of(points);
+    Some(WorkingSetNow { last: points.last()?.value, p50: sizes.percentile(50.0)?, p95: sizes.percentile(95.0)? })
+}
+
+/// Where the mappings of each name are. `apart`: anonymous ones without a name go by their addresses.
+fn pieces_by_name(mappings: &[Mapping], apart: bool) -> HashMap<Cow<'_, str>, Vec<AddrRange>> {
+    let mut pieces: HashMap<Cow<'_, str>, Vec<AddrRange>> = HashMap::new();
+    for m in mappings {
+        let name = if apart { names::row(m) } else { names::full(m).into() };
+        pieces.entry(name).or_default().push(m.range);
+    }
+    pieces.values_mut().for_each(normalize);
+    pieces
+}
+
 fn table(t: &TargetState) -> Vec<Row> {
     let mappings = t.history.mappings();
     let mut heat =
@@ -90,36 +113,35 @@ fn table(t: &TargetState) -> Vec<Row> {
     }
     let heat = heat.finish();
     if let Some(frame) = t.history.pages() {
+        let mut pieces = pieces_by_name(mappings, true);
         let rates: HashMap<&str, f64> = heat.iter().map(|h| (h.name.as_str(), h.rate)).collect();
         return mapping_uses(&frame.mappings, mappings, EXPLAINED_NS)
             .into_iter()
-            .map(|u| row_of_pages(u, &rates))
+            .map(|u| row_of_pages(u, &rates, &mut pieces))
             .collect();
     }
     let cold = newest.map(|s| cold_by_name(s, mappings, 10 * NS_PER_S)).unwrap_or_default();
-    heat.into_iter().map(|h| Row { cold: cold.get(&h.name).copied().unwrap_or(0), heat: h }).collect()
+    let mut pieces = pieces_by_name(mappings, false);
+    let row = |heat: MappingHeat| Row {
+        cold: cold.get(&heat.name).copied().unwrap_or(0),
+        pieces: pieces.remove(heat.name.as_str()).unwrap_or_default(),
+        heat,
+    };
+    heat.into_iter().map(row).collect()
 }
 
 /// Sizes are those of pages; how often they are accessed only regions tell.
-fn row_of_pages(u: MappingUse, rates: &HashMap<&str, f64>) -> Row {
+fn row_of_pages(u: MappingUse, rates: &HashMap<&str, f64>, pieces: &mut HashMap<Cow<'_, str>, Vec<AddrRange>>) -> Row {
     let rate = rates.get(u.name.as_str()).copied().unwrap_or(0.0);
     let blind = u.pages.not_observable == u.pages.resident;
     let (bytes, not_observable) = if blind { (0, u.bytes) } else { (u.bytes, 0) };
     let (accessed, cold) = (u.pages.accessed, u.pages.cold);
-    Row { cold, heat: MappingHeat { name: u.name, bytes, accessed, rate, not_observable, not_visited: 0 } }
+    let pieces = pieces.remove(u.name.as_str()).unwrap_or_default();
+    Row { cold, pieces, heat: MappingHeat { name: u.name, bytes, accessed, rate, not_observable, not_visited: 0 } }
 }
 
-fn heatmap(t: &TargetState, only: Option<&str>, rows: usize, cols: usize) -> Option<HeatMap> {
-    let address_range = only.and_then(|name| {
-        let mut of_name = t
-            .history
-            .mappings()
-            .iter()
-            .filter(|m| crate::names::full(m) == name || crate::names::row(m) == name)
-            .map(|m| m.range);
-        let first = of_name.next()?;
-        Some(of_name.fold(first, |all, r| AddrRange::new(all.start.min(r.start), all.end.max(r.end))))
-    });
+/// `only`: the mapping that alone is shown, without what lies between its pieces.
+fn heatmap(t: &TargetState, only: Option<&Row>, rows: usize, cols: usize) -> Option<HeatMap> {
     let last = t.history.newest_first().next()?;
     let interval_ns = last.end_ns.saturating_sub(last.start_ns).max(1);
     // Columns are whole numbers of seconds (or intervals) that do not move from one drawing to the next.
@@ -132,6 +154,11 @@ fn heatmap(t: &TargetState, only: Option<&str>, rows: usize, cols: usize) -> Opt
         start_ns: t.overview.start_ns,
         end_ns: t.overview.end_ns,
     };
-    let options = HeatOptions { rows, cols, time_range: None, address_range, layout: Layout::Accessed };
-    HeatMap::between(&t.history, &overview, &t.overview, &options, (start_ns, end_ns)).ok()
+    let layout = if only.is_some() { Layout::Everything } else { Layout::Accessed };
+    let options = HeatOptions { rows, cols, time_range: None, address_range: None, layout };
+    let time = (start_ns, end_ns);
+    match only.filter(|row| !row.pieces.is_empty()) {
+        Some(row) => HeatMap::between(&t.history.within(&row.pieces), &overview, &t.overview, &options, time).ok(),
+        None => HeatMap::between(&t.history, &overview, &t.overview, &options, time).ok(),
+    }
 }

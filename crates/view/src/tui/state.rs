@@ -4,6 +4,7 @@ use super::Command;
 use super::history::History;
 use super::machine::MachineView;
 use super::model::{Model, Order};
+use super::selection::Selection;
 use crate::heat::terminal::Colours;
 use crate::machine::Tree;
 use crate::overview::TargetOverview;
@@ -25,20 +26,28 @@ pub(crate) struct TargetState {
     pub footprint: Option<Footprint>,
 }
 
+impl TargetState {
+    /// Whether it has ended for good.
+    pub(super) fn has_exited(&self) -> bool {
+        matches!(self.overview.ended, Some((_, TargetEnd::Exited)))
+    }
+}
+
 #[derive(Debug)]
 pub struct Top {
     pub(super) colours: Colours,
     pub(super) run: Option<RunInfo>,
-    pub(super) targets: Vec<TargetState>,
+    /// By their index: those that live, and the one that is shown.
+    pub(super) targets: BTreeMap<u32, TargetState>,
     pub(super) stats: VecDeque<MonitorStats>,
     /// All targets together, where pages that they share are known.
     pub(super) together: Option<TogetherFrame>,
-    pub(super) current: usize,
+    /// The index of the one that is shown, or would be.
+    pub(super) current: Option<u32>,
     /// Whether the user has chosen something: then the view stays with its target.
     pub(super) chosen: bool,
     pub(super) order: Order,
-    pub(super) selected: usize,
-    pub(super) zoomed: bool,
+    pub(super) selection: Selection,
     pub(super) paused: bool,
     pub(super) help: bool,
     /// Why nothing more comes.
@@ -56,14 +65,13 @@ impl Top {
         Self {
             colours,
             run: None,
-            targets: Vec::new(),
+            targets: BTreeMap::new(),
             stats: VecDeque::new(),
             together: None,
-            current: 0,
+            current: None,
             chosen: false,
             order: Order::Heat,
-            selected: 0,
-            zoomed: false,
+            selection: Selection::default(),
             paused: false,
             help: false,
             ended: None,
@@ -121,7 +129,10 @@ impl Top {
                 self.together = None;
                 let t = self.target(*target);
                 match why {
-                    TargetEnd::Exited => t.overview.ended = Some((*time_ns, *why)),
+                    TargetEnd::Exited => {
+                        t.overview.ended = Some((*time_ns, *why));
+                        self.forget_ended();
+                    }
                     TargetEnd::Replaced => {
                         t.history.clear();
                         t.overview.snapshots = 0;
@@ -132,29 +143,34 @@ impl Top {
     }
 
     fn target(&mut self, target: u32) -> &mut TargetState {
-        let at = self.targets.iter().position(|t| t.overview.info.target == target).unwrap_or_else(|| {
+        self.current.get_or_insert(target);
+        self.targets.entry(target).or_insert_with(|| {
             let info = TargetInfo { target, pid: None, name: String::new() };
             let overview = TargetOverview { info, snapshots: 0, start_ns: 0, end_ns: 0, ended: None };
-            self.targets.push(TargetState { overview, history: History::default(), footprint: None });
-            self.targets.len() - 1
-        });
-        &mut self.targets[at]
+            TargetState { overview, history: History::default(), footprint: None }
+        })
+    }
+
+    /// Forgets who has ended and is not looked at: of a machine where programs come and go they would be ever more.
+    pub(super) fn forget_ended(&mut self) {
+        let shown = self.current.filter(|_| self.machine_shown().is_none());
+        self.targets.retain(|target, t| Some(*target) == shown || !t.has_exited());
+        if self.current.is_none_or(|target| !self.targets.contains_key(&target)) {
+            self.current = self.targets.keys().next().copied();
+        }
     }
 
     /// Turns to the largest target until the user chooses one: a parent process often does nothing. It must be larger
     /// by a quarter than the one shown, so that the view does not go back and forth.
     pub(super) fn turn_to_largest(&mut self) {
-        let size = |t: &TargetState| match t.overview.ended {
-            Some((_, TargetEnd::Exited)) => 0,
-            _ => t.footprint.map_or(0, |f| f.rss),
-        };
-        let Some((largest, t)) = self.targets.iter().enumerate().max_by_key(|(i, t)| (size(t), Reverse(*i))) else {
+        let size = |t: &TargetState| if t.has_exited() { 0 } else { t.footprint.map_or(0, |f| f.rss) };
+        let Some((&largest, t)) = self.targets.iter().max_by_key(|(target, t)| (size(t), Reverse(**target))) else {
             return;
         };
-        let shown = self.targets.get(self.current).map_or(0, size);
+        let shown = self.current.and_then(|target| self.targets.get(&target)).map_or(0, size);
         if !self.chosen && size(t) > shown + shown / 4 {
-            self.current = largest;
-            self.selected = 0;
+            self.current = Some(largest);
+            self.selection = Selection::default();
         }
     }
 
@@ -179,17 +195,18 @@ impl Top {
                 self.order = self.order.next();
                 if let Some(model) = &mut self.model {
                     model.sort(self.order);
+                    self.selection.follow(&model.rows);
                 }
             }
-            Command::Up => self.select(self.selected.saturating_sub(1)),
-            Command::Down => self.select(self.selected + 1),
+            Command::Up => self.select(self.selection.row().saturating_sub(1)),
+            Command::Down => self.select(self.selection.row() + 1),
             Command::NextTarget => self.switch(1),
             Command::PreviousTarget => self.switch(self.targets.len().saturating_sub(1)),
             Command::Zoom => {
-                self.zoomed = !self.zoomed;
-                self.chosen = true;
+                self.select(self.selection.row());
+                self.selection.toggle_zoom();
             }
-            Command::Back if self.zoomed => self.zoomed = false,
+            Command::Back if self.selection.is_zoomed() => self.selection.toggle_zoom(),
             Command::Back => self.in_process = false,
         }
         false
@@ -197,32 +214,37 @@ impl Top {
 
     /// Turns to a process that still runs.
     fn look_at(&mut self, pid: u32) {
-        let runs = |t: &TargetState| !matches!(t.overview.ended, Some((_, TargetEnd::Exited)));
-        if let Some(at) = self.targets.iter().rposition(|t| t.overview.info.pid == Some(pid) && runs(t)) {
+        let found = self.targets.iter().rfind(|(_, t)| t.overview.info.pid == Some(pid) && !t.has_exited());
+        if let Some((&target, _)) = found {
             self.in_process = true;
-            self.current = at;
-            self.turned();
+            self.turn_to(target);
         }
     }
 
     fn select(&mut self, row: usize) {
-        let last = self.model.as_ref().map_or(0, |m| m.rows.len().saturating_sub(1));
-        self.selected = row.min(last);
+        self.selection.choose(row, self.model.as_ref().map_or(&[], |m| &m.rows));
         self.chosen = true;
     }
 
+    /// The target so many places further on, and round.
     fn switch(&mut self, by: usize) {
-        if !self.targets.is_empty() {
-            self.current = (self.current + by) % self.targets.len();
-            self.turned();
+        let places = self.targets.len();
+        let next = (self.position() + by).checked_rem(places).and_then(|at| self.targets.keys().nth(at).copied());
+        if let Some(target) = next {
+            self.turn_to(target);
         }
     }
 
+    /// Where the one that is shown stands among the targets.
+    pub(super) fn position(&self) -> usize {
+        self.targets.keys().take_while(|target| self.current.is_some_and(|current| **target < current)).count()
+    }
+
     /// Another target is shown.
-    fn turned(&mut self) {
+    fn turn_to(&mut self, target: u32) {
+        self.current = Some(target);
         self.chosen = true;
-        self.selected = 0;
-        self.zoomed = false;
+        self.selection = Selection::default();
         self.model = None;
     }
 }

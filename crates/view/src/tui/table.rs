@@ -41,21 +41,21 @@ pub fn draw(rows: &[Row], order: Order, selected: usize, colours: Colours, area:
         let y = area.y + 1 + line as u16;
         let style = if i == selected { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
         let text = row_text(row, name_width);
-        buffer.set_stringn(area.x, y, format!("{text:<width$}"), width, style);
-        heat_mark(row, colours, area.x + text.chars().count() as u16 + 2, y, area, buffer);
+        buffer.set_stringn(area.x, y, names::left(&text, width), width, style);
+        heat_mark(row, colours, area.x + names::width(&text) as u16 + 2, y, area, buffer);
     }
 }
 
 fn row_text(row: &Row, name_width: usize) -> String {
     let h = &row.heat;
-    let name = names::fit(names::short(&h.name), name_width);
+    let name = names::left(&names::fit(names::short(&h.name), name_width), name_width);
     if let Some((bytes, why)) = h.unseen() {
-        return format!("{name:<name_width$} {:>10} {why:>33}", format_size(bytes));
+        return format!("{name} {:>10} {why:>33}", format_size(bytes));
     }
     let rate = if h.accessed == 0 || h.rate == 0.0 { "-".to_owned() } else { format_percent(h.rate) };
     let cold = if row.cold == 0 { "-".to_owned() } else { format_size(row.cold) };
     format!(
-        "{name:<name_width$} {:>10} {:>10} {rate:>9} {cold:>12}",
+        "{name} {:>10} {:>10} {rate:>9} {cold:>12}",
         format_size(h.bytes),
         if h.accessed == 0 { "-".to_owned() } else { format_size(h.accessed) }
     )

@@ -1,33 +1,33 @@
 //! `isotherm top`: the engine runs here, the screen and the keys have a thread of their own.
 
 mod batch;
+mod keys;
+mod screen;
+mod show;
 
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::Usage;
-use crate::groups::Groups;
 use crate::output::{self, ColourWhen};
 use crate::session::{Ended, Session};
 use anyhow::Context;
-use crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_linux::signals;
 use isotherm_linux::targets::Streams;
-use isotherm_view::ascii::ascii;
-use isotherm_view::machine::MachineBuilder;
-use isotherm_view::tui::Command;
 use isotherm_view::tui::state::Top;
-use ratatui::DefaultTerminal;
-use ratatui::buffer::Buffer;
-use std::collections::BTreeMap;
+use screen::Screen;
+use show::{Whole, show};
 use std::io::{self, IsTerminal};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a key waits at most for an answer while nothing else happens.
 const KEY_WAIT: Duration = Duration::from_millis(100);
+/// How long the screen may take to leave: it may be writing to a terminal that takes nothing any more.
+const LEAVE_WAIT: Duration = Duration::from_secs(2);
 
 /// Watch a target live: its mappings by heat, working set, cold memory and the monitor's own cost.
 ///
@@ -89,35 +89,54 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     let (sender, receiver) = channel();
     // Dropped after the terminal has been restored.
     let _log = crate::stderr::hold_log();
-    // Restores the terminal on a panic, too.
-    let terminal = ratatui::try_init().context("cannot set up the terminal")?;
+    let mut screen = Screen::take().context("cannot set up the terminal")?;
     let colours = output::colours(args.color);
     let (view, machine) = match args.target.all {
         true => (Top::machine(colours), Some(Whole::new(args.target.clone()))),
         false => (Top::new(colours), None),
     };
     let delay = args.delay.max(KEY_WAIT);
-    let screen = std::thread::spawn(move || {
+    let shown = std::thread::spawn(move || {
         let _stop = StopAtEnd;
-        show(terminal, view, machine, &receiver, delay)
+        let shown = show(&mut screen, view, machine, &receiver, delay);
+        let left = screen.leave();
+        if screen::is_gone() {
+            // Nobody is left to be told.
+            return Ok(());
+        }
+        shown.context("cannot use the terminal")?;
+        left.context("cannot restore the terminal; try the command reset")
     });
-    let result = session.run(args.duration, &mut Feed(&sender), |_, _| Ok(!screen.is_finished()));
+    let result = session.run(args.duration, &mut Feed(&sender), |_, _| Ok(!shown.is_finished() && !screen::is_gone()));
     let why = match &result {
         Ok(Ended::TargetsGone) => Some("every target has ended"),
         Ok(Ended::Duration) => Some("the time is over"),
         _ => None,
     };
-    // The screen may be gone already; then there is nobody to tell.
-    let _ = sender.send(Message::Over(why));
-    let shown = screen.join();
-    ratatui::try_restore().context("cannot restore the terminal; try the command reset")?;
-    let finished = session.finish();
-    match shown {
-        Ok(shown) => shown.context("cannot use the terminal")?,
-        Err(panic) => std::panic::resume_unwind(panic),
+    if why.is_some() {
+        // The last picture stays. The screen may be gone already; then there is nobody to tell.
+        let _ = sender.send(Message::Over(why));
+        while !shown.is_finished() && !screen::is_gone() && !session.wait_for_stop(Duration::from_secs(1)) {}
     }
+    let shown = leave(shown, &sender);
+    let finished = session.finish();
+    shown?;
     result?;
     finished
+}
+
+/// Makes the screen leave. One that hangs in its terminal ends with the process.
+fn leave(shown: JoinHandle<anyhow::Result<()>>, sender: &Sender<Message>) -> anyhow::Result<()> {
+    let _ = sender.send(Message::Over(None));
+    let deadline = Instant::now() + LEAVE_WAIT;
+    while !shown.is_finished() {
+        if Instant::now() >= deadline {
+            screen::calm();
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    shown.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Ends the engine's wait when the screen's thread ends, whatever the reason.
@@ -140,148 +159,3 @@ impl Subscriber for Feed<'_> {
 }
 
 impl Operator for Feed<'_> {}
-
-/// The whole machine, and what its groups are called.
-struct Whole {
-    machine: MachineBuilder,
-    groups: Groups,
-    target: TargetArgs,
-}
-
-impl Whole {
-    fn new(target: TargetArgs) -> Self {
-        Self { machine: MachineBuilder::default(), groups: Groups::read(), target }
-    }
-
-    fn show(&self, view: &mut Top) {
-        let mut labels = BTreeMap::new();
-        let group_of = |pid| {
-            let path = self.groups.path_of(pid)?;
-            if let Some(name) = self.groups.container_of(&path) {
-                labels.insert(path.clone(), name);
-            }
-            Some(path)
-        };
-        let tree = self.machine.tree(group_of, |path| self.groups.swapped(path, &self.target));
-        view.show_machine(tree, labels);
-    }
-}
-
-fn show(
-    mut terminal: DefaultTerminal,
-    mut view: Top,
-    mut machine: Option<Whole>,
-    messages: &Receiver<Message>,
-    delay: Duration,
-) -> io::Result<()> {
-    let mut next_refresh = Instant::now();
-    let mut first = true;
-    let mut drawn = false;
-    let ascii_only = output::ascii_only();
-    loop {
-        let mut changed = false;
-        loop {
-            match messages.try_recv() {
-                Ok(Message::Event(event)) => {
-                    // Show something as soon as there is something.
-                    changed |= first && matches!(event, Event::Snapshot(_));
-                    if let Some(machine) = &mut machine {
-                        machine.machine.event(&event).map_err(io::Error::other)?;
-                    }
-                    view.event(&event);
-                }
-                Ok(Message::Over(Some(why))) => {
-                    view.ended(why);
-                    changed = true;
-                }
-                Ok(Message::Over(None)) => return Ok(()),
-                Err(TryRecvError::Empty) => break,
-                // After the end was reported: the last picture stays until a key says otherwise.
-                Err(TryRecvError::Disconnected) => break,
-            }
-        }
-        let mut keyed = false;
-        while event::poll(Duration::ZERO)? {
-            match event::read()? {
-                event::Event::Key(key) => {
-                    let Some(command) = command(key) else { continue };
-                    if view.command(command) {
-                        return Ok(());
-                    }
-                    keyed = true;
-                }
-                event::Event::Resize(..) => keyed = true,
-                _ => {}
-            }
-        }
-        let now = Instant::now();
-        if let Some(machine) = machine.as_ref().filter(|_| changed || now >= next_refresh) {
-            machine.show(&mut view);
-        }
-        if changed || keyed || now >= next_refresh {
-            let size = terminal.size()?;
-            let (rows, cols) = view.heat_cells(size.width, size.height);
-            view.refresh(rows, cols);
-            first &= !changed;
-            next_refresh = now + delay;
-            drawn = false;
-        }
-        if !drawn {
-            terminal.draw(|frame| {
-                view.draw(frame);
-                if ascii_only {
-                    to_ascii(frame.buffer_mut());
-                }
-            })?;
-            drawn = true;
-        }
-        event::poll(KEY_WAIT.min(next_refresh.saturating_duration_since(Instant::now())))?;
-    }
-}
-
-/// For terminals that show ASCII only.
-fn to_ascii(buffer: &mut Buffer) {
-    for cell in &mut buffer.content {
-        if let Some(c) = cell.symbol().chars().next().filter(|c| !c.is_ascii()) {
-            cell.set_char(ascii(c));
-        }
-    }
-}
-
-fn command(key: KeyEvent) -> Option<Command> {
-    if key.kind == KeyEventKind::Release {
-        return None;
-    }
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    Some(match key.code {
-        KeyCode::Char('c' | 'd') if control => Command::Quit,
-        KeyCode::Char('q' | 'Q') => Command::Quit,
-        KeyCode::Char('p' | ' ') => Command::Pause,
-        KeyCode::Char('s') => Command::Sort,
-        KeyCode::Up | KeyCode::Char('k') => Command::Up,
-        KeyCode::Down | KeyCode::Char('j') => Command::Down,
-        KeyCode::Tab | KeyCode::Char('t') => Command::NextTarget,
-        KeyCode::BackTab => Command::PreviousTarget,
-        KeyCode::Enter | KeyCode::Char('z') => Command::Zoom,
-        KeyCode::Esc => Command::Back,
-        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Command::Help,
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys() {
-        let of = |code, modifiers| command(KeyEvent::new(code, modifiers));
-        assert_eq!(of(KeyCode::Char('q'), KeyModifiers::NONE), Some(Command::Quit));
-        assert_eq!(of(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Command::Quit));
-        assert_eq!(of(KeyCode::Char('c'), KeyModifiers::NONE), None);
-        assert_eq!(of(KeyCode::Down, KeyModifiers::NONE), Some(Command::Down));
-        let mut released = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
-        released.kind = KeyEventKind::Release;
-        assert_eq!(command(released), None);
-    }
-}

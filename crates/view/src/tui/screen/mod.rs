@@ -3,13 +3,13 @@
 use super::model::{Model, Total};
 use super::state::Top;
 use super::{heat, table};
+use crate::heat::terminal::Colours;
 use crate::names;
 use crate::summary::cost::budget_words;
 use crate::summary::idle::Cold;
 use crate::summary::text::threshold;
 use crate::units::{format_percent, format_percent_exactly, format_us};
 use isotherm_core::event::Mode;
-use isotherm_core::target::TargetEnd;
 use isotherm_core::units::{format_size, format_time};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -20,21 +20,22 @@ use ratatui::style::{Color, Modifier, Style};
 const LEAST: (u16, u16) = (60, 14);
 const HEADER: u16 = 5;
 
+/// They fit into the smallest screen.
 const KEYS: [&str; 14] = [
-    "q, Ctrl-C      leave",
+    "q, Ctrl-C      leave; Ctrl-Z: to the shell, until fg",
     "p, Space       hold the picture, or go on",
-    "s              next order: heat, size, accessed, cold, name",
+    "s              order: heat, size, accessed, cold, name",
     "up, down, k, j choose a mapping; of the machine a line",
-    "Enter, z       heatmap of the chosen mapping only, or of all;",
-    "               of the machine: open a group, see a process",
+    "Enter, z       heatmap of the chosen mapping, or of all;",
+    "               of the machine: open a group, a process",
     "Esc            back, from a process to the machine",
     "t, Tab         next target (Shift-Tab: the one before)",
     "?, h           this list",
-    "",
-    "RATE: share of sampling intervals in which a page of what was",
-    "accessed was found accessed. COLD>10s: present memory without",
-    "an access for ten seconds. Table: mean over the last second.",
-    "not seen: not observable or not yet looked at. ~: estimated.",
+    "RATE: share of sampling intervals in which a page of",
+    "what was accessed was found accessed. COLD>10s: present",
+    "memory without an access for ten seconds. Table: mean of",
+    "the last second. not seen: not observable, or not yet",
+    "looked at. ~: estimated.",
 ];
 
 /// How the screen is divided.
@@ -75,6 +76,15 @@ impl Top {
     pub fn draw(&self, frame: &mut Frame) {
         let area = frame.area();
         let buffer = frame.buffer_mut();
+        self.draw_on(area, buffer);
+        if self.colours == Colours::None {
+            for cell in &mut buffer.content {
+                (cell.fg, cell.bg) = (Color::Reset, Color::Reset);
+            }
+        }
+    }
+
+    fn draw_on(&self, area: Rect, buffer: &mut Buffer) {
         if area.width < LEAST.0 || area.height < LEAST.1 {
             let text = format!("{}x{} is too small: {}x{} at least", area.width, area.height, LEAST.0, LEAST.1);
             buffer.set_stringn(area.x, area.y, text, area.width.into(), Style::new());
@@ -92,7 +102,7 @@ impl Top {
         match &self.model {
             Some(model) => {
                 self.header(model, parts.header, buffer);
-                table::draw(&model.rows, self.order, self.selected, self.colours, parts.table, buffer);
+                table::draw(&model.rows, self.order, self.selection.row(), self.colours, parts.table, buffer);
                 if let Some(map) = &model.heatmap {
                     heat::draw(map, self.colours, parts.heat, buffer);
                 }
@@ -110,7 +120,7 @@ impl Top {
 
     /// How many processes, what watching them costs, and what happened to the picture.
     fn machine_title(&self) -> String {
-        let live = self.targets.iter().filter(|t| !matches!(t.overview.ended, Some((_, TargetEnd::Exited)))).count();
+        let live = self.targets.values().filter(|t| !t.has_exited()).count();
         let cost = self.cost().map_or("costs are not known yet".to_owned(), |c| {
             let budget = budget_words(c.budget);
             format!("{} of a core, {budget}", format_percent_exactly(c.total()))
@@ -142,16 +152,7 @@ impl Top {
         buffer.set_string(right, area.y, &flag, Style::new().add_modifier(Modifier::REVERSED));
         buffer.set_string(right + flag.len() as u16, area.y, &state, Style::new());
 
-        let share = m.rss.filter(|&rss| rss > 0).map(|rss| {
-            format!("{} of {} resident", format_percent(m.working_set as f64 / rss as f64), format_size(rss))
-        });
-        let working_set = format!(
-            "{}, {}   p50 {}   p95 {}",
-            format_size(m.working_set),
-            share.as_deref().unwrap_or("resident memory unknown"),
-            format_size(m.percentiles.0),
-            format_size(m.percentiles.1)
-        );
+        let working_set = working_set(m);
         let used = line(buffer, area, 1, "working set", &working_set);
         curve(m, area, used, buffer);
         line(buffer, area, 2, "cold", &cold(m, usize::from(area.width.saturating_sub(12))));
@@ -195,7 +196,21 @@ fn line(buffer: &mut Buffer, area: Rect, y: u16, head: &str, text: &str) -> u16 
     buffer.set_stringn(area.x, area.y + y, head, 12, dim);
     let width = usize::from(area.width.saturating_sub(12));
     buffer.set_stringn(area.x + 12, area.y + y, names::fit(text, width), width, Style::new());
-    12 + text.chars().count() as u16
+    12 + names::width(text) as u16
+}
+
+fn working_set(m: &Model) -> String {
+    match (m.working_set, m.rss.filter(|&rss| rss > 0)) {
+        (None, None) => "not known yet".to_owned(),
+        (None, Some(rss)) => format!("not known yet, of {} resident", format_size(rss)),
+        (Some(w), rss) => {
+            let share = rss.map_or("resident memory unknown".to_owned(), |rss| {
+                format!("{} of {} resident", format_percent(w.last as f64 / rss as f64), format_size(rss))
+            });
+            let [last, p50, p95] = [w.last, w.p50, w.p95].map(format_size);
+            format!("{last}, {share}   p50 {p50}   p95 {p95}")
+        }
+    }
 }
 
 /// Ages of which nothing is known yet are left out, the longest first, where there is no room for all.
@@ -243,12 +258,14 @@ fn curve(m: &Model, area: Rect, used: u16, buffer: &mut Buffer) {
 
 fn help(area: Rect, buffer: &mut Buffer) {
     let width = KEYS.iter().map(|k| k.len()).max().unwrap_or(0) as u16 + 4;
-    let height = KEYS.len() as u16 + 2;
-    let (width, height) = (width.min(area.width), height.min(area.height));
+    let lines = KEYS.len() as u16;
+    // An empty line above and below, where there is room.
+    let above = u16::from(area.height >= lines + 2);
+    let (width, height) = (width.min(area.width), (lines + 2 * above).min(area.height));
     let frame = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
     let style = Style::new().add_modifier(Modifier::REVERSED);
     for y in 0..height {
-        let text = if y == 0 { "" } else { KEYS.get(usize::from(y - 1)).copied().unwrap_or("") };
+        let text = y.checked_sub(above).and_then(|line| KEYS.get(usize::from(line))).copied().unwrap_or("");
         let text = format!("  {text:<w$}", w = usize::from(width.saturating_sub(2)));
         buffer.set_stringn(frame.x, frame.y + y, text, width.into(), style);
     }

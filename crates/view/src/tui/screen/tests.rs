@@ -1,9 +1,10 @@
 use super::*;
 use crate::heat::terminal::Colours;
-use crate::testdata::{paged_record, small_record, together};
+use crate::testdata::{MIB, mapping, paged_record, region, run_info, small_record, snapshot, together};
 use crate::tui::Command;
-use isotherm_core::event::Event;
-use isotherm_core::target::TargetEnd;
+use isotherm_core::event::{Event, RunInfo};
+use isotherm_core::mapping::MappingKind;
+use isotherm_core::target::{TargetEnd, TargetInfo};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -13,13 +14,17 @@ fn top(intervals: u64) -> Top {
     top
 }
 
-/// What the screen shows, line by line without trailing blanks.
-fn screen(top: &mut Top, width: u16, height: u16) -> String {
+fn drawn(top: &mut Top, width: u16, height: u16) -> Buffer {
     let (rows, cols) = top.heat_cells(width, height);
     top.refresh(rows, cols);
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a test terminal");
     terminal.draw(|frame| top.draw(frame)).expect("draws");
-    let buffer = terminal.backend().buffer();
+    terminal.backend().buffer().clone()
+}
+
+/// What the screen shows, line by line without trailing blanks.
+fn screen(top: &mut Top, width: u16, height: u16) -> String {
+    let buffer = drawn(top, width, height);
     let line = |y| (0..width).filter_map(|x| buffer.cell((x, y))).map(|c| c.symbol()).collect::<String>();
     (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
 }
@@ -152,4 +157,129 @@ fn it_begins_with_the_largest_target() {
     assert!(screen(&mut t, 80, 24).contains("(pid 4243)"), "the second one is largest");
     t.command(Command::NextTarget);
     assert!(screen(&mut t, 80, 24).contains("(pid 4244)"), "the choice of the user stays");
+}
+
+#[test]
+fn the_choice_stays_on_its_mapping_and_zooms_into_that_only() {
+    let mut t = top(50);
+    screen(&mut t, 80, 24);
+    t.command(Command::Down);
+    let chosen = |t: &Top| t.model.as_ref().map(|m| m.rows[t.selection.row()].heat.name.clone());
+    assert_eq!(chosen(&t).as_deref(), Some("/usr/lib/libdemo.so.1"));
+    for _ in 0..5 {
+        t.command(Command::Sort);
+        assert_eq!(chosen(&t).as_deref(), Some("/usr/lib/libdemo.so.1"), "before it is drawn anew");
+        screen(&mut t, 80, 24);
+        assert_eq!(chosen(&t).as_deref(), Some("/usr/lib/libdemo.so.1"));
+    }
+    t.command(Command::Zoom);
+    screen(&mut t, 80, 24);
+    let map = t.model.as_ref().and_then(|m| m.heatmap.as_ref()).expect("a heatmap");
+    assert_eq!(map.space.total(), 2 * MIB);
+}
+
+#[test]
+fn the_zoom_shows_nothing_of_what_lies_between_the_pieces() {
+    let mut t = Top::new(Colours::None);
+    let (lib, anon) = (MappingKind::File, MappingKind::Anon);
+    t.event(&Event::Run(run_info()));
+    t.event(&Event::Mappings {
+        time_ns: 1,
+        target: 0,
+        mappings: vec![
+            mapping(0, MIB, lib, "/data"),
+            mapping(MIB, 65 * MIB, anon, ""),
+            mapping(65 * MIB, 67 * MIB, lib, "/data"),
+        ],
+    });
+    let regions = vec![
+        region(0, MIB, 20, 0),
+        region(MIB, 33 * MIB, 1, 0),
+        region(33 * MIB, 65 * MIB, 0, 0),
+        region(65 * MIB, 67 * MIB, 20, 0),
+    ];
+    (0..20).for_each(|i| t.event(&Event::Snapshot(snapshot(0, i, regions.clone()))));
+    screen(&mut t, 80, 24);
+    let at = t.model.as_ref().and_then(|m| m.rows.iter().position(|row| row.heat.name == "/data"));
+    (0..at.expect("its row")).for_each(|_| assert!(!t.command(Command::Down)));
+    t.command(Command::Zoom);
+    screen(&mut t, 80, 24);
+    let model = t.model.as_ref().expect("a model");
+    assert_eq!(model.zoomed_to.as_deref(), Some("/data"));
+    let map = model.heatmap.as_ref().expect("a heatmap");
+    assert_eq!(map.space.ranges().iter().map(|r| r.len() / MIB).collect::<Vec<_>>(), [1, 2]);
+    assert!(map.names.iter().all(|part| part.name == "/data"), "{:?}", map.names);
+}
+
+#[test]
+fn who_ended_and_is_not_shown_is_forgotten() {
+    let mut t = Top::new(Colours::None);
+    for target in 0..500 {
+        let name = format!("/bin/sleep {target}");
+        t.event(&Event::Target(TargetInfo { target, pid: Some(10 + target), name }));
+        t.event(&Event::Snapshot(snapshot(target, 0, vec![region(0, MIB, 1, 0)])));
+        if target != 7 {
+            t.event(&Event::End { time_ns: 1, target, why: TargetEnd::Exited });
+        }
+    }
+    let shown = screen(&mut t, 80, 24);
+    assert!(shown.contains("sleep 0") && shown.contains("[1 of 2]") && shown.contains("EXITED"), "{shown}");
+    t.command(Command::NextTarget);
+    let shown = screen(&mut t, 80, 24);
+    assert!(shown.contains("sleep 7") && !shown.contains(" of "), "{shown}");
+    t.command(Command::NextTarget);
+    assert!(screen(&mut t, 80, 24).contains("sleep 7"), "there is no other");
+}
+
+#[test]
+fn the_working_set_is_not_known_before_pages_tell() {
+    let mut t = Top::new(Colours::None);
+    for mut event in paged_record(1, 3) {
+        match &mut event {
+            Event::Run(run) => *run = RunInfo { source: "pagetable".into(), ..run_info() },
+            Event::Pages(_) => {
+                let before = screen(&mut t, 90, 24);
+                assert!(before.contains("working set not known yet"), "{before}");
+                t.event(&event);
+                assert!(screen(&mut t, 90, 24).contains("working set 5.25 MiB"), "of pages");
+                return;
+            }
+            _ => {}
+        }
+        t.event(&event);
+    }
+    panic!("no pages");
+}
+
+#[test]
+fn the_list_of_keys_fits_into_the_smallest_screen() {
+    for (width, height) in [LEAST, (80, 24)] {
+        let mut t = top(9);
+        t.command(Command::Help);
+        let shown = screen(&mut t, width, height);
+        let missing = KEYS.iter().find(|key| !shown.contains(*key));
+        assert_eq!(missing, None, "{shown}");
+    }
+}
+
+#[test]
+fn without_colours_there_are_none() {
+    let drawn = drawn(&mut top(50), 80, 24);
+    assert!(drawn.content.iter().all(|cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset)));
+}
+
+#[test]
+fn wide_names_take_the_columns_that_they_have() {
+    let name = "\u{5bbd}".repeat(60);
+    let mut t = top(20);
+    t.event(&Event::Target(TargetInfo { target: 0, pid: Some(4242), name: name.clone() }));
+    let mut mappings = t.targets[&0].history.mappings().to_vec();
+    mappings[0].name = name;
+    t.event(&Event::Mappings { time_ns: 1, target: 0, mappings });
+    let buffer = drawn(&mut t, 80, 24);
+    let column = |y: u16, symbol: &str| (0..80).find(|x| buffer[(*x, y)].symbol() == symbol);
+    assert_eq!(column(0, "…"), Some(70), "of the title, before the time");
+    // The last digit of the sizes stands below that of their heading.
+    let row = (5..14).find(|y| column(*y, "\u{5bbd}") == Some(0)).expect("its row");
+    assert_eq!(column(row, "#"), column(row + 1, "#"), "the bars begin in one column");
 }
