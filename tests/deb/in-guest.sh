@@ -110,6 +110,9 @@ check "and listens" within 30 test -S /run/isotherm/guests
 printf '[target]\npid = [%s]\n[[scheme]]\naction = "stat"\n' "$(cat "$out/workload")" >/etc/isotherm/work.toml
 check "an instance for one target is active" systemctl enable --now isotherm@work.service
 check "and answers" within 60 isotherm ctl status --socket /run/isotherm/work.sock
+check "it is reloaded as soon as it has started" sh -c 'systemctl restart isotherm@work && systemctl reload isotherm@work'
+check "which it says" within 30 journal_has isotherm@work "reloaded: 1 scheme"
+check "and has not ended for it" test "$(systemctl show -P NRestarts isotherm@work)" = 0
 # Without a choice it lists who runs: these three, and not the socket at which virtual machines call.
 check "all of them are found" within 60 sh -c "isotherm ctl status 2>&1 | tee $out/all | grep -c '^  /run/isotherm/.*: pid ' | grep -x 3"
 check "and nobody else" fails grep -F 'does not answer' "$out/all"

@@ -43,12 +43,39 @@ enum Sort {
     Name,
 }
 
+/// The times that figures are known for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Age {
+    #[value(name = "1s")]
+    Second,
+    #[value(name = "10s")]
+    TenSeconds,
+    #[value(name = "1m", alias = "60s")]
+    Minute,
+    #[value(name = "5m", alias = "300s")]
+    FiveMinutes,
+    #[value(name = "30m")]
+    HalfAnHour,
+}
+
+impl Age {
+    const fn time(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Second => 1,
+            Self::TenSeconds => 10,
+            Self::Minute => 60,
+            Self::FiveMinutes => 300,
+            Self::HalfAnHour => 1800,
+        })
+    }
+}
+
 /// Show who holds memory that nobody uses.
 ///
 /// Asks the `isotherm node` that runs here. Without one, or with a target, an option of the monitor or --duration, it watches
 /// for a while itself: all processes, or those of the target. Lists them or their control groups by what they have not
-/// accessed. Cold memory is what was not accessed for the longest of 1 s, 10 s, 1 min, 5 min and 30 min that --duration holds;
-/// what cannot be observed is neither cold nor used. With --json processes, groups and the total are a line each, if
+/// accessed. Cold memory is what was not accessed for the longest of 1 s, 10 s, 1 min, 5 min and 30 min that the node has
+/// watched for, or that --duration holds; --age asks for a shorter one. What cannot be observed is neither cold nor used. With --json processes, groups and the total are a line each, if
 /// --by does not choose. Needs page tables or idle page tracking (`isotherm doctor`): with less, --source refs or damon,
 /// nothing is known of single pages.
 #[derive(Debug, clap::Args)]
@@ -57,6 +84,9 @@ pub struct Args {
     /// Watch for this long instead of asking a node [default: 10s where no node runs]
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
+    /// Tell COLD from USED by this time (default: the longest that is known)
+    #[arg(long, value_name = "T")]
+    age: Option<Age>,
     /// What to list (default: process)
     #[arg(long, value_name = "WHAT")]
     by: Option<By>,
@@ -121,11 +151,30 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if args.monitor.physical {
         return Err(Usage("--physical knows no processes; leave it out".into()).into());
     }
+    if let (Some(age), Some(duration)) = (args.age.map(Age::time), args.duration)
+        && age > duration
+    {
+        return Err(Usage(format!(
+            "--age {} is longer than --duration {}: watch for as long at least",
+            format_time(nanos(age)),
+            format_time(nanos(duration))
+        ))
+        .into());
+    }
     let by_itself = args.duration.is_some() || args.target.is_given() || args.monitor != MonitorArgs::defaults();
     let node = if by_itself { None } else { node::known().inspect_err(|why| why.warn()).ok() };
     match node {
-        Some((node, known)) => {
+        Some((node, mut known)) => {
             let cost = known.machine.cost;
+            if let Some(age_ns) = args.age.map(|age| nanos(age.time())) {
+                known.machine.most_age_ns = Some(age_ns);
+                anyhow::ensure!(
+                    known.machine.longest_ns() == Some(age_ns),
+                    "isotherm node (pid {node}) has watched for {}, too short to tell what was not accessed for {}; ask for a shorter --age",
+                    format_time(known.watched_ns),
+                    format_time(age_ns)
+                );
+            }
             show(&args, known.machine)?;
             if !args.json {
                 let cost = cost.map_or_else(|| "too short to tell".to_owned(), |cost| cost.words());
@@ -139,7 +188,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 /// Watches for a while.
 fn look(args: &Args) -> anyhow::Result<()> {
-    let duration = args.duration.unwrap_or(LOOK);
+    let age = args.age.map(Age::time);
+    let duration = args.duration.or(age.map(|age| age.max(LOOK))).unwrap_or(LOOK);
     let all = args.target.all || !args.target.is_given();
     // Our standard output is for the answer.
     let target = TargetArgs { all, streams: Streams::Aside, ..args.target.clone() };
@@ -163,13 +213,16 @@ fn look(args: &Args) -> anyhow::Result<()> {
         tracing::info!("every target has ended; this is what was known last");
     }
     let mut machine = last.unwrap_or(now);
-    machine.most_age_ns = Some(age_ns);
+    machine.most_age_ns = Some(age.map_or(age_ns, nanos));
     if machine.total.pages().is_none() {
         // A command's own failure says more.
         finished?;
         return Err(match ended {
             Ended::Interrupted => anyhow::anyhow!("interrupted before anything was known"),
-            Ended::TargetsGone => anyhow::anyhow!("every target ended before anything was known of it"),
+            Ended::TargetsGone => anyhow::anyhow!(
+                "every target ended before anything was known of it, which takes a second or two; `isotherm record` (or \
+                 `isotherm record -- COMMAND`) and `isotherm report` show programs that run for a shorter time"
+            ),
             _ if machine.processes.is_empty() => {
                 anyhow::anyhow!("there is no process to be watched{}", places(&args.target))
             }

@@ -69,7 +69,7 @@ fn root_of_a_command_the_group_the_figures_and_the_status_are_told() {
     // Too early for any figure.
     let done = ps(&["--", "sh", "-c", "exit 5"]);
     assert!(done.status == Some(5) && done.stderr.contains("exit status 5"), "{done:#?}");
-    ps(&["--", "true"]).expect(1, &["before anything was known"]);
+    ps(&["--", "true"]).expect(1, &["before anything was known", "isotherm record -- COMMAND"]);
 }
 
 fn program(group: &Ending, arguments: &str) -> Running {

@@ -15,6 +15,7 @@ use isotherm_core::event::{Event, MonitorStats, RunInfo, Subscriber, SubscriberE
 #[cfg(doc)]
 use isotherm_core::history::frame::PageFrame;
 use isotherm_core::history::frame::{PageAges, bytes, sum};
+use isotherm_core::history::times::AGES_NS;
 use isotherm_core::history::together_frame::{Owned, TogetherFrame};
 use isotherm_core::target::{Footprint, TargetEnd};
 use serde::{Deserialize, Serialize};
@@ -134,8 +135,10 @@ impl MachineBuilder {
     /// (Of pages that several map, one of them may know more than the others.) Who came later is not waited for: where programs
     /// come and go all the time, some always have.
     pub fn is_known_for(&self, age_ns: u64) -> bool {
+        // Pages are counted by some times only.
+        let counted_ns = AGES_NS.into_iter().rfind(|&age| age <= age_ns).unwrap_or(AGES_NS[0]);
         let open = |ages: &PageAges| {
-            let idle = ages.idle_for(age_ns)?;
+            let idle = ages.idle_for(counted_ns)?;
             let estimated = idle.most.saturating_sub(idle.least);
             Some([idle.unresolved, estimated, ages.resident.saturating_sub(ages.unobservable)])
         };
@@ -211,12 +214,14 @@ impl MachineBuilder {
             let name = cgroup.clone().unwrap_or_else(|| UNKNOWN.to_owned());
             sum.row(name, cgroup)
         });
-        let groups: Vec<Row> = groups.collect();
+        let mut groups: Vec<Row> = groups.collect();
         all.swap = groups.iter().filter_map(|row| row.swap).reduce(|a, b| a + b);
+        let total = all.row("total".to_owned(), None);
+        processes.iter_mut().chain(&mut groups).for_each(|row| row.extend_as(&total));
         Machine {
             processes,
             groups,
-            total: all.row("total".to_owned(), None),
+            total,
             shared: if counted_once { Shared::CountedOnce } else { Shared::CountedForEachTarget },
             cost: self.stats.and_then(|(first, last)| Cost::between(&first, &last, self.run.as_ref())),
             most_age_ns: None,
@@ -299,10 +304,25 @@ impl Row {
         }
     }
 
-    /// What cannot be observed, or of which it is not known yet whether it was accessed within this time, bytes.
-    pub(crate) fn unseen(&self, age_ns: Option<u64>) -> Option<u64> {
-        let divided = self.pages()?.divided(age_ns.unwrap_or_default());
-        Some(divided.not_observable + divided.not_resolved)
+    /// What stands in the sums for it, divided at one of the listed ages, ns, whether it was watched for so long or not. `None`: nothing does.
+    pub(crate) fn in_sums(&self, age_ns: u64) -> Option<ResidentPages> {
+        let ages = self.ages.as_ref()?;
+        let idle = ages.within_a_sum(age_ns);
+        let seen = ages.resident.saturating_sub(ages.unobservable);
+        Some(ResidentPages {
+            resident: bytes(ages.resident),
+            within_ns: age_ns,
+            accessed: bytes(seen.saturating_sub(idle.pages + idle.unresolved)),
+            cold: bytes(idle.pages),
+            not_resolved: bytes(idle.unresolved),
+            not_observable: bytes(ages.unobservable),
+        })
+    }
+
+    /// Known for all ages that `total` is known for, as far as can be.
+    fn extend_as(&mut self, total: &Self) {
+        let ages = total.ages.as_ref().map_or(0, |ages| ages.idle.len());
+        self.ages = self.ages.take().map(|own| own.extended_to(ages));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{ESTIMATED, Machine, Row};
 use crate::error::ViewError;
-use crate::names::{fit, fit_end};
+use crate::names::{fit, fit_end, left};
 use crate::summary::text::threshold;
 use crate::summary::total::Shared;
 use isotherm_core::units::format_size;
@@ -47,10 +47,13 @@ pub fn write(
     let [rss, cold, used, unseen, swap] = head;
     let cached = if shows_cache { format!("{:>SIZE$}", "CACHE") } else { String::new() };
     writeln!(out, "{first:>7} {title:<name_width$}{rss}{cold}  COLD{used}{unseen}{swap}{cached}")?;
-    let mut is_estimated = false;
+    let (mut is_estimated, mut is_young) = (false, false);
     let mut row = |row: &Row, name: &str| -> Result<(), ViewError> {
         let divided = for_ns.and_then(|ns| row.divided(ns));
-        let (cold, used) = (divided.map(|d| d.cold), divided.map(|d| d.accessed));
+        let in_sums = for_ns.and_then(|ns| row.in_sums(ns));
+        is_young |= divided.is_none() && in_sums.is_some();
+        let cold = divided.map(|d| d.cold);
+        let (used, unseen) = (in_sums.map(|d| d.accessed), in_sums.map(|d| d.not_observable + d.not_resolved));
         let share = match divided {
             Some(d) if d.resident > 0 => {
                 let mark = row.mark(d.within_ns);
@@ -66,11 +69,10 @@ pub fn write(
         };
         // Of a command the begin says most, of a path its end.
         let name = if row.pid.is_some() { fit(name, name_width) } else { fit_end(name, name_width) };
-        let sizes =
-            [size(row.rss), size(cold), format!("{share:>6}"), size(used), size(row.unseen(for_ns)), size(row.swap)];
+        let sizes = [size(row.rss), size(cold), format!("{share:>6}"), size(used), size(unseen), size(row.swap)];
         let cached = if shows_cache { size(cache(row)) } else { String::new() };
         let sizes = sizes.concat();
-        Ok(writeln!(out, "{number:>7} {name:<name_width$}{sizes}{cached}")?)
+        Ok(writeln!(out, "{number:>7} {}{sizes}{cached}", left(&name, name_width))?)
     };
     for each in rows {
         row(each, &label(each))?;
@@ -81,6 +83,9 @@ pub fn write(
         None => write!(out, "COLD, USED: not known yet.")?,
     }
     writeln!(out, " UNSEEN: cannot be observed, or not yet known.")?;
+    if is_young {
+        writeln!(out, "COLD -: not watched for so long; --age tells of a shorter time.")?;
+    }
     if is_estimated {
         writeln!(out, "{ESTIMATED}: estimated so far; its bounds (--json) are more than 5 % of RSS apart.")?;
     }

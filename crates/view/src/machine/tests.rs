@@ -131,7 +131,7 @@ fn a_copy_that_was_not_compared_yet_counts_none_of_its_parents_pages_again() {
 #[test]
 fn what_one_process_has_not_told_yet_is_open_though_all_together_have() {
     let mut machine = two();
-    assert!(machine.is_known_for(10 * S));
+    assert!(machine.is_known_for(10 * S) && machine.is_known_for(7 * S), "of 7 s by what is counted for 5 s");
     let ages = machine.processes.get_mut(&1).unwrap().ages.as_mut().unwrap();
     ages.idle[3].unresolved = 100;
     assert!(!machine.is_known_for(10 * S), "a fifth of its pages");
@@ -251,6 +251,45 @@ fn rows_are_sorted_by_what_is_asked_for() {
     assert_eq!(names(Order::Cold), ["redis", "nginx"]);
     assert_eq!(names(Order::WorkingSet), ["nginx", "redis"], "200 pages and 100");
     assert_eq!(names(Order::Rss), ["redis", "nginx"]);
+}
+
+/// A node that has watched for a minute: who began meanwhile has nothing that is idle for so long, and of who was found late it is known what
+/// was accessed lately.
+#[test]
+fn columns_add_up_to_the_total_whenever_who_came() {
+    let mut machine = MachineBuilder::default();
+    let minute = AGES_NS.iter().position(|&age| age == 60 * S).unwrap() + 1;
+    let old = ages(1000, &vec![900; minute], 0);
+    let mut begun = ages(500, &[450, 450], 0);
+    begun.longer = vec![IdlePages::default(); AGES_NS.len() - 2];
+    let found = ages(200, &[150, 140], 0);
+    let all = [("old", old), ("begun", begun), ("found", found)];
+    for (index, (name, ages)) in (0..).zip(&all) {
+        machine.event(&target(index, name)).unwrap();
+        let frame = page_frame(index, 20);
+        let mappings = vec![MappingPages { range: frame.mappings[0].range, ages: ages.clone() }];
+        machine.event(&Event::Pages(PageFrame { mappings, ..frame })).unwrap();
+    }
+    machine.event(&together((0..).zip(all.iter().map(|(_, ages)| ages.clone())).collect())).unwrap();
+    let path = |pid| Some(format!("/{pid}"));
+    let mut machine = machine.finish(path, |_| None);
+    assert_eq!(machine.longest_ns(), Some(60 * S));
+    for rows in [&machine.processes, &machine.groups] {
+        let columns = |row: &Row| {
+            let parts = row.in_sums(60 * S).unwrap();
+            [parts.cold, parts.accessed, parts.not_resolved, parts.not_observable].map(|bytes| bytes / 4096)
+        };
+        assert_eq!(rows.iter().map(columns).collect::<Vec<_>>(), [[900, 100, 0, 0], [0, 500, 0, 0], [0, 60, 140, 0]]);
+        assert_eq!(columns(&machine.total), [900, 660, 140, 0]);
+        let known = rows.iter().map(|row| row.divided(60 * S).map(|divided| divided.cold / 4096));
+        assert_eq!(known.collect::<Vec<_>>(), [Some(900), Some(0), None], "what is not known is no zero");
+    }
+    assert!(table(&machine).contains("COLD -: not watched for so long"), "{}", table(&machine));
+    machine.most_age_ns = Some(S);
+    assert_eq!(
+        machine.processes[2].divided(machine.longest_ns().unwrap()).map(|divided| divided.cold),
+        Some(bytes(150))
+    );
 }
 
 #[test]

@@ -65,7 +65,9 @@ impl MachineBuilder {
         }
         let groups = sums.into_iter().map(|(path, sum)| {
             let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-            (path.to_owned(), sum.row(name, Some(path.to_owned())))
+            let mut row = sum.row(name, Some(path.to_owned()));
+            row.extend_as(&machine.total);
+            (path.to_owned(), row)
         });
         Tree {
             groups: groups.collect(),
