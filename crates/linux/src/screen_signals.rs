@@ -115,19 +115,25 @@ mod tests {
         let signals = ScreenSignals::catch().unwrap();
         assert!(ScreenSignals::catch().is_err(), "only one guard at a time");
         assert_eq!(signals.take(), None);
+        // A shell without job control has what it starts in the background ignore SIGQUIT.
+        let is_caught = |of: ScreenSignal| signals.previous.iter().any(|(number, _)| *number == of.number());
         // The kernel may hand them to any thread.
         let send = |signal, expected: ScreenSignal| {
+            if !is_caught(expected) {
+                return None;
+            }
             kill_process(getpid(), signal).unwrap();
             let came = || CAME[expected as usize].load(Ordering::SeqCst);
             while !came() {
                 std::thread::yield_now();
             }
+            Some(expected)
         };
-        send(Signal::CONT, ScreenSignal::Continue);
-        send(Signal::QUIT, ScreenSignal::Quit);
-        let both = [signals.take(), signals.take(), signals.take()];
-        assert_eq!(both, [Some(ScreenSignal::Quit), Some(ScreenSignal::Continue), None]);
-        send(Signal::TSTP, ScreenSignal::Suspend);
-        assert_eq!((signals.take(), signals.take()), (Some(ScreenSignal::Suspend), None), "and we were not stopped");
+        let going_on = send(Signal::CONT, ScreenSignal::Continue);
+        let quit = send(Signal::QUIT, ScreenSignal::Quit);
+        let expected: Vec<_> = [quit, going_on].into_iter().flatten().collect();
+        assert_eq!(std::iter::from_fn(|| signals.take()).collect::<Vec<_>>(), expected);
+        let stop = send(Signal::TSTP, ScreenSignal::Suspend);
+        assert_eq!((signals.take(), signals.take()), (stop, None), "and we were not stopped");
     }
 }

@@ -128,7 +128,9 @@ fn a_signal_ends_it_when_only_the_last_picture_is_left() {
 #[test]
 fn sigquit_leaves_a_usable_terminal() {
     let watched = Program::sleeper();
-    let terminal = Terminal::of("ulimit -c 0; sh -c 'echo PID:$$; exec $TOP'; stty -a; echo END", &watched);
+    // A shell without job control has what it starts in the background ignore SIGQUIT.
+    let script = "ulimit -c 0; env --default-signal=QUIT sh -c 'echo PID:$$; exec $TOP'; stty -a; echo END";
+    let terminal = Terminal::of(script, &watched);
     let pid = terminal.pid();
     let drawn = terminal.wait_for(0, "MAPPING");
     send(pid, "QUIT");
