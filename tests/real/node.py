@@ -139,7 +139,9 @@ def check(results, kinds=()):
             for program in programs:
                 program.ready()
             node = Node(folder)
-            node.watch(SECONDS)
+            # 1 % of a slower core takes longer to get round.
+            seconds = SECONDS * (2 if results.again else 1)
+            node.watch(seconds)
             held = [resident(neighbour.pid) for neighbour in neighbours]
             lines, top, samples = node.ask("ps"), node.ask("top", "--batch", "--duration", "100ms"), node.metrics()
             node.cpu.look()
@@ -179,7 +181,7 @@ def check(results, kinds=()):
             process = by_pid.get(neighbour.pid) if processes == 1 else None
             _agree(results, f"{neighbour.name}'s group", own, lines, top, samples, rows, process)
     cost = samples["isotherm_monitor_cpu_seconds_total"] + samples["isotherm_target_cost_seconds_total"]
-    results.at_most("cost of monitor and target, as reported", 0.0105, cost / SECONDS)
+    results.at_most("cost of monitor and target, as reported", 0.0105, cost / seconds)
     results.at_most("CPU of the node, from outside", 0.0105, cpu)
     watched = sum(line["rss_bytes"] or 0 for line in lines if line["kind"] == "total")
     results.at_most(f"its memory, with {watched / 2**30:.1f} GiB watched", MOST_MEMORY, memory, MIB, "MiB")

@@ -64,16 +64,21 @@ fn a_full_queue_gives_the_request_back() {
     let mut actuator = actuator();
     // Each takes far longer to check than to hand over.
     let ranges: Vec<_> = (0..20_000).map(|i| AddrRange::new(i << 13, (i << 13) + 4096)).collect();
-    let requests = vec![request(u32::MAX, Action::Cold, &ranges); 200];
     let (mut taken, mut out) = (0, Vec::new());
     let mut back = None;
-    for asked in requests {
-        match actuator.submit(asked) {
-            Ok(()) => taken += 1,
-            Err(asked) => back = Some(asked),
+    // Again where this thread had to wait for a processor meanwhile.
+    for _ in 0..20 {
+        for asked in vec![request(u32::MAX, Action::Cold, &ranges); 200] {
+            match actuator.submit(asked) {
+                Ok(()) => taken += 1,
+                Err(asked) => back = Some(asked),
+            }
+        }
+        if back.is_some() {
+            break;
         }
     }
-    assert_eq!(back, Some(request(u32::MAX, Action::Cold, &ranges)));
+    assert!(back.expect("one is refused") == request(u32::MAX, Action::Cold, &ranges), "it comes back whole");
     assert_eq!(actuator.pending(3), taken as u64 * (20_000 << 12));
     wait_for("all outcomes", || {
         actuator.collect(&mut out);

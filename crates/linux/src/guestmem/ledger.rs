@@ -29,7 +29,7 @@ pub enum LedgerError {
     Foreign {
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        why: NotUnderstood,
     },
     /// A file operation failed.
     #[error("cannot {what} {}: {source}; the agent needs root and a writable /run", path.display())]
@@ -40,6 +40,17 @@ pub enum LedgerError {
         /// Why not.
         source: io::Error,
     },
+}
+
+/// What is in a ledger that this version has not written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotUnderstood {
+    #[error("it is no text")]
+    NoText,
+    #[error("its first line is {0:?}, not {FIRST_LINE:?}")]
+    FirstLine(String),
+    #[error("it has the line {0:?}")]
+    Line(String),
 }
 
 /// What is taken or changed now.
@@ -80,12 +91,12 @@ impl Leftover {
     }
 
     /// Reads what [`text`](Self::text) wrote. The error says what else is there.
-    fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+    fn parse(bytes: &[u8]) -> Result<Self, NotUnderstood> {
+        let text = std::str::from_utf8(bytes).map_err(|_| NotUnderstood::NoText)?;
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default();
         if first != FIRST_LINE {
-            return Err(format!("its first line is {first:?}, not {FIRST_LINE:?}"));
+            return Err(NotUnderstood::FirstLine(first.to_owned()));
         }
         let mut found = Self::default();
         for line in lines {
@@ -99,7 +110,7 @@ impl Leftover {
                 ("overcommit", Some(n)) => found.overcommit = Some(n),
                 _ if line == "segments" => found.segments = true,
                 _ if line == REFUSED_OBVIOUS => found.refused_obvious = true,
-                _ => return Err(format!("it has the line {line:?}")),
+                _ => return Err(NotUnderstood::Line(line.to_owned())),
             }
         }
         Ok(found)
