@@ -118,13 +118,9 @@ impl PageAges {
     }
 
     /// What is known of `age_ns`, one of [`AGES_NS`], as in a [`sum`] with what was watched for so long; of what nobody watched for so long it is
-    /// known which pages were accessed within a shorter time, and nothing of the others.
-    ///
-    /// # Panics
-    ///
-    /// With another age.
-    pub fn within_a_sum(&self, age_ns: u64) -> IdlePages {
-        self.at(AGES_NS.iter().position(|&a| a == age_ns).expect("one of the ages"))
+    /// known which pages were accessed within a shorter time, and nothing of the others. `None`: it is another time.
+    pub fn within_a_sum(&self, age_ns: u64) -> Option<IdlePages> {
+        Some(self.at(AGES_NS.iter().position(|&a| a == age_ns)?))
     }
 
     /// What is known of a time for which nobody watched: what was accessed within a shorter one was within this.

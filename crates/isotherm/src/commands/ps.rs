@@ -121,7 +121,7 @@ impl Watching {
 
     fn now(&self) -> Machine {
         let groups = Groups::read();
-        self.machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &self.target))
+        self.machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &self.target)).extended()
     }
 }
 
@@ -133,7 +133,7 @@ impl Subscriber for Watching {
                 self.came_in.extend(path);
             }
             Event::End { target, why: TargetEnd::Exited, .. } if self.machine.is_last(*target) => {
-                self.last = Some(self.machine.finish(|pid| self.came_in.get(&pid).cloned(), |_| None));
+                self.last = Some(self.machine.finish(|pid| self.came_in.get(&pid).cloned(), |_| None).extended());
             }
             _ => {}
         }

@@ -214,14 +214,12 @@ impl MachineBuilder {
             let name = cgroup.clone().unwrap_or_else(|| UNKNOWN.to_owned());
             sum.row(name, cgroup)
         });
-        let mut groups: Vec<Row> = groups.collect();
+        let groups: Vec<Row> = groups.collect();
         all.swap = groups.iter().filter_map(|row| row.swap).reduce(|a, b| a + b);
-        let total = all.row("total".to_owned(), None);
-        processes.iter_mut().chain(&mut groups).for_each(|row| row.extend_as(&total));
         Machine {
             processes,
             groups,
-            total,
+            total: all.row("total".to_owned(), None),
             shared: if counted_once { Shared::CountedOnce } else { Shared::CountedForEachTarget },
             cost: self.stats.and_then(|(first, last)| Cost::between(&first, &last, self.run.as_ref())),
             most_age_ns: None,
@@ -307,7 +305,7 @@ impl Row {
     /// What stands in the sums for it, divided at one of the listed ages, ns, whether it was watched for so long or not. `None`: nothing does.
     pub(crate) fn in_sums(&self, age_ns: u64) -> Option<ResidentPages> {
         let ages = self.ages.as_ref()?;
-        let idle = ages.within_a_sum(age_ns);
+        let idle = ages.within_a_sum(age_ns)?;
         let seen = ages.resident.saturating_sub(ages.unobservable);
         Some(ResidentPages {
             resident: bytes(ages.resident),
@@ -351,6 +349,14 @@ pub enum Order {
 }
 
 impl Machine {
+    /// The same for people, who compare rows with each other and with the total: a row is known for all times that the total is known for, as
+    /// far as can be. (Whoever goes by how long a group has been watched wants it as it is.)
+    #[must_use]
+    pub fn extended(mut self) -> Self {
+        self.processes.iter_mut().chain(&mut self.groups).for_each(|row| row.extend_as(&self.total));
+        self
+    }
+
     /// The longest of the listed ages that is known of any, ns: by that cold memory is told from what is in use.
     pub fn longest_ns(&self) -> Option<u64> {
         self.total.pages()?.longest_ns(self.most_age_ns)

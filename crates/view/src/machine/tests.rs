@@ -272,7 +272,10 @@ fn columns_add_up_to_the_total_whenever_who_came() {
     }
     machine.event(&together((0..).zip(all.iter().map(|(_, ages)| ages.clone())).collect())).unwrap();
     let path = |pid| Some(format!("/{pid}"));
-    let mut machine = machine.finish(path, |_| None);
+    let machine = machine.finish(path, |_| None);
+    let known = machine.groups.iter().map(|row| row.ages.as_ref().unwrap().idle.len());
+    assert_eq!(known.collect::<Vec<_>>(), [minute, 2, 2], "as long as they were watched");
+    let mut machine = machine.extended();
     assert_eq!(machine.longest_ns(), Some(60 * S));
     for rows in [&machine.processes, &machine.groups] {
         let columns = |row: &Row| {

@@ -44,7 +44,7 @@ impl MachineBuilder {
             paths.insert(pid, path.clone());
             path
         };
-        let machine = self.finish(group_of, swap_of);
+        let machine = self.finish(group_of, swap_of).extended();
         let own_ages = self.own_ages();
         let mut sums: BTreeMap<&str, Sum<'_>> = BTreeMap::new();
         for (target, known) in &self.processes {

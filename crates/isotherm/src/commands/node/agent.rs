@@ -233,7 +233,8 @@ impl Agent {
 
     fn whole(&mut self, now_ns: u64) -> Result<Answer<NodeStatus>, Refusal> {
         let since_ns = self.kept.as_ref().map_or(self.started_ns, Kept::since_ns);
-        let machine = NodeMachine { watched_ns: now_ns.saturating_sub(since_ns), machine: self.machine(now_ns) };
+        let machine =
+            NodeMachine { watched_ns: now_ns.saturating_sub(since_ns), machine: self.machine(now_ns).extended() };
         let json = serde_json::to_vec(&machine).map_err(|e| Refusal::new(500, e.to_string()))?;
         Ok(Answer::Json(json))
     }

@@ -58,7 +58,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             due_ns = now_ns.saturating_add(delay_ns);
             // Containers come and go.
             let groups = Groups::read();
-            let machine = machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &args.target));
+            let machine =
+                machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &args.target)).extended();
             print(&groups, machine, args.json)?;
         }
         Ok(true)
