@@ -74,6 +74,18 @@ pub fn count(mask: &PageMask) -> u32 {
     mask.iter().map(|w| w.count_ones()).sum()
 }
 
+/// Number of runs of set bits.
+pub fn runs(mask: &PageMask) -> u32 {
+    let mut before = 0;
+    mask.iter()
+        .map(|&word| {
+            let begins = word & !(word << 1 | before);
+            before = word >> 63;
+            begins.count_ones()
+        })
+        .sum()
+}
+
 /// The pages in the set, ascending.
 pub fn iter(mask: &PageMask) -> impl Iterator<Item = usize> + '_ {
     mask.iter().enumerate().flat_map(|(w, &bits)| {
@@ -98,6 +110,12 @@ mod tests {
                 prop_assert_eq!(has(&down, i), i + by < 512 && has(&mask, i + by));
                 prop_assert_eq!(has(&up, i), i >= by && has(&mask, i - by));
             }
+        }
+
+        #[test]
+        fn runs_begin_where_the_page_before_is_missing(mask in prop::array::uniform8(any::<u64>())) {
+            let begins = iter(&mask).filter(|&i| i == 0 || !has(&mask, i - 1)).count();
+            prop_assert_eq!(runs(&mask) as usize, begins);
         }
 
         #[test]

@@ -1,5 +1,6 @@
 //! The kernel's own list of areas (VMAs) of a process: only their borders, and which of them cannot be cleared.
 
+use crate::clock::thread_cpu_ns;
 use crate::proc::ProcessDir;
 use crate::proc::maps::mapped_ranges;
 use isotherm_core::addr::{AddrRange, TABLE_SPAN, normalize, parts_in};
@@ -11,12 +12,16 @@ use std::time::{Duration, Instant};
 /// How long the list is taken for current. Areas change while we look anyway; at worst a folio that was cut by a new
 /// border is split.
 const LIFE: Duration = Duration::from_secs(1);
+/// Where reading it takes long (tens of thousands of areas), it is current for so many times as long.
+const LIFE_PER_READ: u32 = 500;
 
 /// Areas of one address space.
 #[derive(Debug, Default)]
 pub struct Areas {
     list: Vec<AddrRange>,
     read_at: Option<Instant>,
+    /// CPU time that reading it took.
+    took: Duration,
     /// Ranges whose bits cannot be cleared, as their kind tells (locked, hugetlb, special). Sorted.
     barred: Vec<AddrRange>,
     /// Those of them that not even `clear_refs` clears (hugetlb, special). Sorted.
@@ -43,10 +48,12 @@ impl Areas {
 
     /// Reads the list if it is not current. A failure leaves it empty: then nothing is known to lie inside one area.
     pub fn refresh(&mut self, dir: &ProcessDir, now: Instant) {
-        if self.read_at.is_some_and(|t| now.duration_since(t) < LIFE) {
+        if self.read_at.is_some_and(|t| now.duration_since(t) < LIFE.max(self.took * LIFE_PER_READ)) {
             return;
         }
+        let begin_ns = thread_cpu_ns();
         self.list = mapped_ranges(dir).unwrap_or_default();
+        self.took = Duration::from_nanos(thread_cpu_ns().saturating_sub(begin_ns));
         self.read_at = Some(now);
     }
 
@@ -62,6 +69,11 @@ impl Areas {
         let end = base + TABLE_SPAN;
         let in_one = |list: &[AddrRange]| find(list, base).is_some_and(|a| end <= a.end);
         in_one(&self.anon) && in_one(&self.list) && !self.any_blind(base)
+    }
+
+    /// Whether [`holds_anon_table`](Self::holds_anon_table) can be true, by what mappings were seen last.
+    pub(crate) fn may_hold_anon_table(&self, base: u64) -> bool {
+        find(&self.anon, base).is_some_and(|a| base + TABLE_SPAN <= a.end) && !self.any_blind(base)
     }
 
     /// Whether an area begins at `addr`, as far as the list was ever read. (Reading it takes long for processes with

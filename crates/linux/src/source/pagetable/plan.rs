@@ -57,6 +57,19 @@ impl Wanted {
     }
 }
 
+/// `pages`, and those between any two of them that lie at most `gap` pages apart.
+pub fn with_gaps(pages: &PageMask, gap: usize) -> PageMask {
+    let mut all = *pages;
+    let mut last = None;
+    for page in mask::iter(pages) {
+        if let Some(end) = last.map(|last: usize| last + 1).filter(|&end| end < page && page - end <= gap) {
+            all = mask::or(&all, &mask::span_mask(end, page));
+        }
+        last = Some(page);
+    }
+    all
+}
+
 /// Runs of numbers in a sorted list, two of them joined if at most `gap` numbers are missing between them, none longer
 /// than `max`: pairs of (index of the first, number of the list's members), the run itself reaching from the first to
 /// the last member.
@@ -107,6 +120,17 @@ mod tests {
             }
             prop_assert_eq!(mask::and_not(&wanted, &covered), NO_PAGES);
             prop_assert_eq!(mask::and_not(&mask::and_not(&covered, &wanted), &allowed), NO_PAGES);
+        }
+
+        #[test]
+        fn gaps_are_filled_up_to_their_length(pages in arb_mask(), gap in 0usize..100) {
+            let all = with_gaps(&pages, gap);
+            for i in 0..512 {
+                let before = (0..=i).rev().find(|&p| mask::has(&pages, p));
+                let after = (i..512).find(|&p| mask::has(&pages, p));
+                let within = before.zip(after).is_some_and(|(b, a)| a <= b + gap + 1);
+                prop_assert_eq!(mask::has(&all, i), within);
+            }
         }
 
         #[test]

@@ -31,9 +31,10 @@ const YOUNG_EXTRA_NS: f64 = 20.0;
 const MOVE_NS: f64 = 60_000.0;
 /// What a measurement counts beside the average before it; it may have been interrupted.
 const WEIGHT: f64 = 0.25;
-/// What it costs to find out whether a page is part of a large folio, ns, shared by the walks in which the answer
-/// holds.
-const ASK_NS: f64 = 150.0;
+/// What it costs to find out whether a page is part of a large folio, ns.
+const ASK_NS: f64 = 100.0;
+/// Of pages that are cleared again and again the answer serves more than once.
+const ANSWER_SERVES: f64 = 2.0;
 /// Pages below a table.
 const TABLE_PAGES: f64 = 512.0;
 /// How fast a price that is not measured returns to what is expected.
@@ -89,12 +90,19 @@ impl Prices {
         Rates { range, old_page: times * self.page_ns, young_page }
     }
 
-    /// Whether all of a table of anonymous memory is cleared for less than `pages` of its pages, where `others` have
-    /// their bit set, too.
-    pub(crate) fn prefers_table(&self, cpu: TargetCpu, pages: u32, others: u32) -> bool {
+    /// Whether all of a table of anonymous memory, of whose folios nobody need know then, is cleared for less than `pages`
+    /// of its pages in so many `runs`, where `others` have their bit set, too, and it had to be asked about `unknown` pages.
+    pub(crate) fn prefers_table(&self, cpu: TargetCpu, pages: u32, runs: u32, others: u32, unknown: u32) -> bool {
         let rates = self.rates(cpu, 1);
-        let others_ns = f64::from(others) * (rates.young_page - rates.old_page);
-        TABLE_PAGES * rates.old_page + others_ns < f64::from(pages) * (rates.range + ASK_NS)
+        let [pages, runs, others, unknown] = [pages, runs, others, unknown].map(f64::from);
+        let rest_ns = (TABLE_PAGES - pages) * rates.old_page + others * (rates.young_page - rates.old_page);
+        rest_ns < runs * rates.range + unknown * ASK_NS / ANSWER_SERVES
+    }
+
+    /// Pages between two that are to be cleared which it may pay to ask about, since they may be passed over then.
+    pub(crate) fn gap_worth_asking(&self, cpu: TargetCpu) -> usize {
+        let rates = self.rates(cpu, 1);
+        (rates.range / (rates.old_page + ASK_NS)) as usize
     }
 
     fn cost(&self, cpu: TargetCpu, ranges: &[AddrRange]) -> f64 {
@@ -165,9 +173,23 @@ mod tests {
     #[test]
     fn scattered_pages_take_their_table_along_where_a_range_is_expensive() {
         let p = Prices::default();
-        assert!(p.prefers_table(TargetCpu::Other, 10, 0) && !p.prefers_table(TargetCpu::Other, 2, 0));
-        assert!(p.prefers_table(TargetCpu::NotRunning, 60, 0) && !p.prefers_table(TargetCpu::NotRunning, 40, 0));
-        assert!(!p.prefers_table(TargetCpu::Other, 10, 400), "others would have to be set again");
+        let prefers = |cpu, pages, others| p.prefers_table(cpu, pages, pages, others, 0);
+        assert!(prefers(TargetCpu::Other, 10, 0) && !prefers(TargetCpu::Other, 2, 0));
+        assert!(prefers(TargetCpu::NotRunning, 80, 0) && !prefers(TargetCpu::NotRunning, 60, 0));
+        assert!(p.prefers_table(TargetCpu::NotRunning, 60, 60, 0, 60), "unless it had to be asked about them");
+        assert!(!prefers(TargetCpu::Other, 10, 400), "others would have to be set again");
+        assert!(p.gap_worth_asking(TargetCpu::NotRunning) < 3 && p.gap_worth_asking(TargetCpu::Other) > 20);
+    }
+
+    #[test]
+    fn nearly_all_of_a_table_take_the_rest_along_however_expensive_a_page_is() {
+        let mut p = Prices::default();
+        for _ in 0..40 {
+            p.learn(TargetCpu::NotRunning, &ranges(8, 512), 8 * 512 * 500);
+        }
+        assert!(p.rates(TargetCpu::NotRunning, 0).old_page > 400.0);
+        assert!(p.prefers_table(TargetCpu::NotRunning, 505, 7, 0, 505));
+        assert!(!p.prefers_table(TargetCpu::NotRunning, 50, 50, 0, 50));
     }
 
     #[test]

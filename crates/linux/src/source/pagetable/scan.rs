@@ -5,7 +5,8 @@
 //! cannot be, and only then the sink gets it.
 
 use super::frames::Sizes;
-use super::plan::Wanted;
+use super::plan::{self, Wanted};
+use super::prices::TargetCpu;
 use super::pte;
 use super::sharing;
 use super::space::{Observer, ProcessSpace, SpaceError, span_base};
@@ -121,7 +122,9 @@ impl Observer {
         if samples {
             // What was left set was not tried: whether it could be cleared must be asked.
             let pagemap = space.pagemap.get_or_insert_with(|| process.dir().open("pagemap").ok()).as_ref();
-            tally.stuck = tally.stuck.max(sharing::estimate_shared(pagemap, &left));
+            let shared = sharing::estimate_shared(pagemap, &left);
+            space.whole.note_sample(shared);
+            tally.stuck = tally.stuck.max(shared);
         }
         self.pages_cleared += tally.cleared;
         self.pages_cleared_first += tally.first;
@@ -201,7 +204,7 @@ impl Observer {
         since_whole: bool,
         now: Instant,
     ) -> Result<Vec<Wanted>, SpaceError> {
-        let mut plan = Vec::new();
+        let (mut plan, mut asking, mut questions) = (Vec::new(), Vec::new(), Vec::new());
         let mut wanted_pages = 0;
         let mut found = found.iter_mut().peekable();
         for (i, record) in self.walker().records().enumerate() {
@@ -224,35 +227,56 @@ impl Observer {
                 plan.push(Wanted { base, pages: all, allowed: all, set: all });
                 continue;
             }
-            let others = mask::count(&mask::and_not(&f.accessed, &wanted));
             wanted_pages += mask::count(&wanted) as usize;
             let cpu = self.target_cpu(space, process, wanted_pages, now);
-            if self.clears_folios && self.prices.prefers_table(cpu, mask::count(&wanted), others) {
+            let asked = plan::with_gaps(&wanted, self.prices.gap_worth_asking(cpu));
+            let question = self.frames().question(&space.small, base, record.table, &asked);
+            if self.prefers_table(space, f, &wanted, question.unknown(), cpu) {
                 space.areas.refresh(process.dir(), now);
                 if space.areas.holds_anon_table(base) {
-                    // All of it at once: no folio is cut, so nobody need find out which there are (0.3 us a page).
+                    // All of it at once: no folio is cut, so nobody need find out which there are.
                     plan.push(Wanted { base, pages: all, allowed: all, set: all });
                     continue;
                 }
             }
-            let Sizes { large, small } = self
-                .frames()
-                .sizes(&mut space.small, base, record.table, &wanted)
-                .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
-            let in_large = mask::and(&wanted, &large);
-            let mut pages = mask::and_not(&wanted, &large);
+            asking.push((plan.len(), record.table));
+            questions.push(question);
+            plan.push(Wanted { base, pages: wanted, allowed: NO_PAGES, set: f.accessed });
+        }
+        let answers = self
+            .frames()
+            .answer(&mut space.small, &questions)
+            .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
+        for ((at, table), Sizes { large, small }) in asking.into_iter().zip(answers) {
+            let Wanted { base, pages, allowed, .. } = &mut plan[at];
+            let in_large = mask::and(pages, &large);
+            *pages = mask::and_not(pages, &large);
             if in_large != NO_PAGES {
                 space.areas.refresh(process.dir(), now);
-                pages = mask::or(&pages, &self.whole_folios(space, base, record.table, &in_large, now)?);
+                *pages = mask::or(pages, &self.whole_folios(space, *base, table, &in_large, now)?);
             }
             // Small pages and holes may lie in a range; a large folio only if it is cleared as a whole, and so what may
             // be part of one.
-            let (present, _) = pte::table_masks(record.table);
-            let forbidden = mask::and_not(&mask::or(&present, &large), &mask::or(&small, &pages));
-            let forbidden = mask::or(&forbidden, &space.areas.blind(base));
-            plan.push(Wanted { base, pages, allowed: mask::and_not(&all, &forbidden), set: f.accessed });
+            let (present, _) = pte::table_masks(table);
+            let forbidden = mask::and_not(&mask::or(&present, &large), &mask::or(&small, pages));
+            *allowed = mask::and_not(&[u64::MAX; 8], &mask::or(&forbidden, &space.areas.blind(*base)));
         }
         Ok(plan)
+    }
+
+    /// Whether all of a table should be cleared rather than its pages `wanted`, if it is of one area of anonymous memory.
+    fn prefers_table(
+        &self,
+        space: &ProcessSpace,
+        found: &Found,
+        wanted: &PageMask,
+        unknown: u32,
+        cpu: TargetCpu,
+    ) -> bool {
+        let others = mask::count(&mask::and_not(&found.accessed, wanted));
+        self.clears_folios
+            && space.areas.may_hold_anon_table(found.base)
+            && self.prices.prefers_table(cpu, mask::count(wanted), mask::runs(wanted), others, unknown)
     }
 
     /// Clears what was planned, and notes in `found` which accessed pages lay in the ranges.

@@ -3,10 +3,12 @@
 use super::areas::Areas;
 use super::clear::{self, ClearError};
 use super::clear_budget::{ClearBudget, Sharer};
-use super::frames::{Frames, SmallPages};
+use super::folios::FolioFinder;
+use super::frames::Frames;
 use super::prices::{Prices, Rates, TargetCpu};
 use super::pte;
 use super::sharing::{self, Verdicts};
+use super::small_pages::SmallPages;
 use super::walker::{Batch, Mapped, Progress, SpaceId, Span, SpanView, TaskLink, Walker};
 use super::whole::Whole;
 use crate::beside::{self, Beside, Running};
@@ -388,7 +390,7 @@ impl Observer {
         wanted: &PageMask,
         now: Instant,
     ) -> Result<PageMask, SpaceError> {
-        let mut finder = self.frames.folios(table);
+        let mut finder = FolioFinder::new(&self.frames, table);
         let (mut clear, mut blind) = (NO_PAGES, NO_PAGES);
         for page in mask::iter(wanted) {
             if mask::has(&clear, page) || mask::has(&blind, page) {

@@ -47,8 +47,9 @@ const STALE: Duration = Duration::from_secs(300);
 const SINGLE_NS: f64 = 600.0;
 /// Fewer pages do not tell what one costs.
 const ENOUGH_PAGES: u64 = 512;
-/// How often it is asked how much of what walks leave set is shared.
+/// How often it is asked how much of what walks leave set is shared; ever more seldom, where nothing was.
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+const SAMPLE_SELDOM: Duration = Duration::from_secs(80);
 /// After it was refused, it is not tried again for so long.
 const REST: Duration = Duration::from_secs(60);
 
@@ -63,6 +64,8 @@ pub struct Whole {
     last_walk: Option<Instant>,
     /// When it was asked how much of what walks leave set is shared.
     sampled: Option<Instant>,
+    /// After how long it is asked again.
+    sample_pause: Option<Duration>,
     /// Not before.
     rest_until: Option<Instant>,
     /// What the last walk found; how many pages need this is remembered for some walks.
@@ -100,11 +103,18 @@ impl Whole {
 
     /// Whether it is time to find out how much of what walks leave set is shared.
     pub(crate) fn is_sample_due(&mut self, now: Instant) -> bool {
-        let due = self.sampled.is_none_or(|t| now.duration_since(t) >= SAMPLE_EVERY);
+        let pause = self.sample_pause.unwrap_or(SAMPLE_EVERY);
+        let due = self.sampled.is_none_or(|t| now.duration_since(t) >= pause);
         if due {
             self.sampled = Some(now);
         }
         due
+    }
+
+    /// Takes note of how much that was.
+    pub(crate) fn note_sample(&mut self, shared: u64) {
+        let pause = self.sample_pause.map_or(SAMPLE_EVERY, |pause| (pause * 2).min(SAMPLE_SELDOM));
+        self.sample_pause = (shared == 0).then_some(pause);
     }
 
     /// It was refused: not again for a while.
@@ -188,6 +198,21 @@ mod tests {
         assert!(!w.is_wanted(w.tally.present, &budget, now));
         w.note_walk(Tally { cleared: 2000, ..tally(2000) }, Some(2000 * 8000), now - SECOND);
         assert!(w.is_wanted(w.tally.present, &budget, now));
+    }
+
+    #[test]
+    fn what_is_not_shared_is_asked_about_ever_more_seldom() {
+        let (mut w, begin) = (Whole::default(), Instant::now());
+        let mut asked = Vec::new();
+        for second in 0..420 {
+            if w.is_sample_due(begin + SECOND * second) {
+                asked.push(second);
+                w.note_sample(if second < 400 { 0 } else { 1000 });
+            }
+        }
+        assert_eq!(asked, [0, 5, 15, 35, 75, 155, 235, 315, 395]);
+        w.note_sample(1000);
+        assert!(w.is_sample_due(begin + SECOND * 400), "shared by now");
     }
 
     #[test]

@@ -187,10 +187,12 @@ impl Observer {
             return Ok(());
         }
         let first = page_index(window.start);
+        let question =
+            self.frames().question(&space.small, window.start, view.entries, &mask::shift_down(wanted, first));
         let sizes = self
             .frames()
-            .sizes(&mut space.small, window.start, view.entries, &mask::shift_down(wanted, first))
-            .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
+            .answer(&mut space.small, &[question])
+            .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?[0];
         let in_large = mask::and(wanted, &mask::shift_up(&sizes.large, first));
         if in_large != NO_PAGES {
             large.push((state.base, in_large));
