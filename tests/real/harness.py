@@ -145,6 +145,23 @@ class Recorder:
         """Share of a core that it took. None: it did not run for long enough."""
         return self.cpu.share()
 
+    LOOK_EVERY = 5  # s
+
+    def watch_until(self, is_enough):
+        """Lets it record until that is so, or to its end; returns for how long. What it has recorded can be read meanwhile."""
+        began = time.monotonic()
+        looked = began
+        while self.look():
+            time.sleep(0.2)
+            if time.monotonic() - looked >= self.LOOK_EVERY:
+                if is_enough():
+                    self.process.terminate()
+                    self.process.wait(timeout=30)
+                    break
+                looked = time.monotonic()
+        self.finish()
+        return time.monotonic() - began
+
     def finish(self):
         """After it has ended: whether it did so in good order."""
         self.log.seek(0)

@@ -11,6 +11,7 @@
  *   life=MS         with fork: end a child after this time, one after the other, and fork another in its place
  *   file=PATH       map this file, shared, instead of anonymous memory
  *   lock=1          lock the memory
+ *   split=N         make about N mappings of it: every second one may not be written
  *   stop=MS         after this time, use nothing any more
  *   exec=MS         after this time, execute this program again with what stands behind "--"
  *
@@ -125,6 +126,9 @@ int main(int count, char **words) {
     madvise((void *)memory, size, MADV_NOHUGEPAGE);
     for (uint64_t at = 0; at < size; at += PAGE) memory[at] = 1;
     if (number(own, words, "lock", 0) && mlock((void *)memory, size)) fail("mlock");
+    uint64_t parts = number(own, words, "split", 0), part = parts ? size / PAGE / parts * PAGE : 0;
+    for (uint64_t at = 0; part && at + part <= size; at += 2 * part)
+        if (mprotect((void *)(memory + at), part, PROT_READ)) fail("mprotect");
     choose(set ? set : "none", size / PAGE, number(own, words, "hot", 1), number(own, words, "seed", 1));
     printf("ready %lu %lu %lu %d", (unsigned long)memory, (unsigned long)size, (unsigned long)hot_pages, getpid());
     uint64_t children = number(own, words, "fork", 0);
