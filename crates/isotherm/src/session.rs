@@ -277,10 +277,11 @@ fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> a
     }
 }
 
-/// Opens the targets; those that come later and cannot be watched are reported on stderr.
+/// Opens the targets; those that come later and cannot be watched are reported on stderr, and whoever watches some, too.
 fn tracker(spec: TargetSpec) -> anyhow::Result<TargetTracker> {
     let mut tracker = TargetTracker::new(spec)?;
     tracker.on_skip(|skipped| tracing::warn!("{skipped}"));
+    tracker.on_watched_elsewhere(|other| tracing::warn!("{other}"));
     Ok(tracker)
 }
 

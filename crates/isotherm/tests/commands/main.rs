@@ -47,4 +47,5 @@ mod top_terminal;
 mod trace;
 mod tune;
 mod unit_file;
+mod watched_elsewhere;
 mod workload;

@@ -1,6 +1,7 @@
 //! Keeps the list of watched processes up to date.
 
 use super::command::Command;
+use super::elsewhere::{WatchedElsewhere, watched_elsewhere};
 use super::error::TargetError;
 use super::exits::Exits;
 use super::listed::Listed;
@@ -54,18 +55,18 @@ pub struct TargetTracker {
     exits: Exits,
     /// Opened by `new`, announced by the first poll.
     unannounced: Vec<Process>,
-    on_skip: OnSkip,
+    on_skip: Tell<Skipped>,
+    on_watched_elsewhere: Tell<WatchedElsewhere>,
     /// Pids reported as skipped, and whether that was for lack of rights; not tried again while they last.
     refused: HashMap<u32, bool>,
 }
 
-type Tell = dyn FnMut(&Skipped) + Send;
+/// Who is to be called, if anybody.
+struct Tell<T>(Option<Box<dyn FnMut(&T) + Send>>);
 
-struct OnSkip(Option<Box<Tell>>);
-
-impl std::fmt::Debug for OnSkip {
+impl<T> std::fmt::Debug for Tell<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("OnSkip").field(&self.0.is_some()).finish()
+        f.debug_tuple("Tell").field(&self.0.is_some()).finish()
     }
 }
 
@@ -129,7 +130,8 @@ impl TargetTracker {
             by_pid: HashMap::new(),
             exits: Exits::new().map_err(TargetError::Exits)?,
             unannounced,
-            on_skip: OnSkip(None),
+            on_skip: Tell(None),
+            on_watched_elsewhere: Tell(None),
             refused: HashMap::new(),
         })
     }
@@ -178,6 +180,9 @@ impl TargetTracker {
             new.extend(self.admit(pid));
         }
         self.close_ended()?;
+        if let Some(mut tell) = self.on_watched_elsewhere.0.take() {
+            watched_elsewhere(&Roots::system(), |pid| self.by_pid.contains_key(&pid)).iter().for_each(&mut tell);
+        }
         Ok(new)
     }
 
@@ -255,7 +260,12 @@ impl TargetTracker {
     /// Has `tell` called for each process that belongs to the targets but cannot be watched, or not any more although it
     /// runs on, once each.
     pub fn on_skip(&mut self, tell: impl FnMut(&Skipped) + Send + 'static) {
-        self.on_skip = OnSkip(Some(Box::new(tell)));
+        self.on_skip = Tell(Some(Box::new(tell)));
+    }
+
+    /// Has `tell` called for each other Isotherm that watches some of the targets of the first poll, at that poll.
+    pub fn on_watched_elsewhere(&mut self, tell: impl FnMut(&WatchedElsewhere) + Send + 'static) {
+        self.on_watched_elsewhere = Tell(Some(Box::new(tell)));
     }
 
     /// Those that belong to the targets and cannot be watched, as of the last poll.

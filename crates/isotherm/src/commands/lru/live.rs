@@ -58,6 +58,7 @@ impl Live {
         let Target { spec, command } = target.resolve()?;
         let mut tracker = TargetTracker::new(spec)?;
         tracker.on_skip(|skipped| tracing::warn!("{skipped}"));
+        tracker.on_watched_elsewhere(|other| tracing::warn!("{other}"));
         let source = PageTableSource::new(tracker).map_err(|e| Unsupported(e.to_string()))?;
         let source = how(source);
         let roots = Roots::system();
