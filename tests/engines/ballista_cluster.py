@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 
-from ports import free_port, wait_for
+from ports import free_port, wait_until_served
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 # Where `make test-engines` installs them.
@@ -49,7 +49,7 @@ class Cluster:
         process = subprocess.Popen([program(name), *args], stdout=log, stderr=log, cwd=self.folder)
         self.processes.append(process)
         try:
-            wait_for(name, port, process)
+            wait_until_served(name, port, process)
         except RuntimeError as error:
             with open(log.name, encoding="utf-8", errors="replace") as said:
                 raise RuntimeError(f"{error}: {said.read()[-2000:]}") from None
