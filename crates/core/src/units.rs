@@ -5,6 +5,9 @@
 
 use std::time::Duration;
 
+/// Nanoseconds in a second.
+pub const NS_PER_S: u64 = 1_000_000_000;
+
 /// Why a text is not a size, time or rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not a {what}: {why}")]

@@ -1,6 +1,6 @@
 //! Sizes and times with three decimals, as damo prints them: for tables that programs read as well.
 
-use crate::units::NS_PER_S;
+use isotherm_core::units::NS_PER_S;
 
 const SIZE_UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 

@@ -3,9 +3,6 @@
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use isotherm_core::units::format_time;
 
-/// Nanoseconds in a second.
-pub(crate) const NS_PER_S: u64 = 1_000_000_000;
-
 /// A region's access rate: the share of sampling intervals in which a page of it was found accessed, 0 to 1.
 /// `None` where the region could not be observed, or nobody has looked at it yet.
 pub fn rate(region: &RegionInfo, snapshot: &Snapshot) -> Option<f64> {

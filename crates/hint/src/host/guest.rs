@@ -7,17 +7,17 @@ use super::rate::Rate;
 use super::session::{Closing, HostSession, Outcome};
 use super::status::{GuestStatus, ScanStatus};
 use crate::protocol::{ErrorCode, Hello, Message};
+use isotherm_core::units::NS_PER_S;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::proc::PidFd;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-const SECOND: u64 = 1_000_000_000;
 /// How often to look, at most, whether a device has come that needs memory to stay.
-const LOOK_EVERY: u64 = SECOND / 2;
+const LOOK_EVERY: u64 = NS_PER_S / 2;
 /// How often to look, at most, which memory has come and gone, without being asked to.
-const FILES_EVERY: u64 = 5 * SECOND;
+const FILES_EVERY: u64 = 5 * NS_PER_S;
 
 #[derive(Debug)]
 pub struct Guest {
@@ -136,7 +136,7 @@ impl Guest {
             let mut state = self.state();
             state.status.returned += returned.min(outcome.dropped);
             state.status.dropped += outcome.dropped;
-            state.rate.add(now / SECOND, outcome.dropped);
+            state.rate.add(now / NS_PER_S, outcome.dropped);
         }
         if is_report && outcome.answer.is_some() {
             self.state().status.reports += 1;
@@ -235,7 +235,7 @@ impl Guest {
             state.status.connected = false;
             return GuestStatus { ram: None, resident: None, rate: 0, problem, ..state.status.clone() };
         }
-        let rate = state.rate.per_second(monotonic_ns() / SECOND);
+        let rate = state.rate.per_second(monotonic_ns() / NS_PER_S);
         let (ram, resident) = (Some(self.memory.size()), self.memory.resident());
         GuestStatus { ram, resident, rate, problem, ..state.status.clone() }
     }

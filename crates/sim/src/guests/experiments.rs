@@ -3,9 +3,9 @@
 
 use super::params::{Hints, Params};
 use super::world::World;
+use isotherm_core::units::NS_PER_S;
 use serde::Serialize;
 
-const SECOND: u64 = 1_000_000_000;
 const MEMHOGS: usize = 3;
 
 /// How many guests fit.
@@ -111,7 +111,7 @@ pub fn comes_back(params: Params, way: Hints) -> Return {
     let cpu_before = world.guests[guest].cpu_ns;
     let (begin_ns, mut back, mut to_90) = (world.now_ns, Vec::new(), None);
     for tenth in 1..=1200u64 {
-        world.pass(SECOND / 10);
+        world.pass(NS_PER_S / 10);
         let now = (full - world.host.backed(guest).min(full)) * 4096;
         if to_90.is_none() && now * 10 >= freed * 9 {
             to_90 = Some(seconds(world.now_ns - begin_ns));
@@ -125,7 +125,7 @@ pub fn comes_back(params: Params, way: Hints) -> Return {
 }
 
 fn seconds(ns: u64) -> f64 {
-    ns as f64 / SECOND as f64
+    ns as f64 / NS_PER_S as f64
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The working set of several targets together over time, as pages tell it: summaries and series draw it from here.
 
 use super::{Point, SumBuilder, working_set_of};
-use crate::units::NS_PER_S;
 use isotherm_core::history::frame::PageFrame;
 use isotherm_core::history::together_frame::TogetherFrame;
+use isotherm_core::units::NS_PER_S;
 use std::collections::HashSet;
 
 /// What was found out of all targets together stands for so long, ns: it is found out more seldom than what is known of

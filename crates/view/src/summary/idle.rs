@@ -2,8 +2,9 @@
 
 use super::estimate::Estimate;
 use crate::overview::TargetOverview;
-use crate::units::{NS_PER_S, age_ns};
+use crate::units::age_ns;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use isotherm_core::units::NS_PER_S;
 use serde::Serialize;
 
 /// For how long memory must be idle to be listed, ns.

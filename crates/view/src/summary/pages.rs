@@ -3,8 +3,8 @@
 use super::estimate::Estimate;
 use super::idle::{Cold, Idle, THRESHOLDS_NS};
 use super::working_set::{WINDOWS_NS, Window};
-use crate::units::NS_PER_S;
 use isotherm_core::history::frame::{PageAges, bytes, sum};
+use isotherm_core::units::NS_PER_S;
 use serde::Serialize;
 
 /// Ages that summaries tell about, ns.

@@ -11,12 +11,12 @@ use super::{
 };
 use crate::overview::Overview;
 use crate::series::{Measure, PageMoments, Point, SumBuilder, TOGETHER_NS};
-use crate::units::NS_PER_S;
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::event::Event;
 use isotherm_core::history::frame::PageAges;
 use isotherm_core::history::together_frame::TogetherFrame;
 use isotherm_core::target::{Footprint, TargetEnd};
+use isotherm_core::units::NS_PER_S;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 

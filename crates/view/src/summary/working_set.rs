@@ -3,7 +3,7 @@
 use super::estimate::Estimate;
 use crate::basis::Basis;
 use crate::series::distribution::Distribution;
-use crate::units::NS_PER_S;
+use isotherm_core::units::NS_PER_S;
 use serde::Serialize;
 
 /// Windows that summaries show, ns.

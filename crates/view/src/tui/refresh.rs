@@ -13,11 +13,11 @@ use crate::summary::idle::{Idle, watched_ns};
 use crate::summary::mapping_pages::{MappingUse, mapping_uses};
 use crate::summary::mappings::{MappingHeat, MappingHeatBuilder, cold_by_name};
 use crate::summary::pages::{EXPLAINED_NS, PageFigures};
-use crate::units::NS_PER_S;
 use isotherm_core::addr::{AddrRange, normalize};
 use isotherm_core::event::RunInfo;
 use isotherm_core::history::frame::{PageAges, PageFrame};
 use isotherm_core::mapping::Mapping;
+use isotherm_core::units::NS_PER_S;
 use std::borrow::Cow;
 use std::collections::HashMap;
 

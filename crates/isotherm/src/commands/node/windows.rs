@@ -7,6 +7,7 @@ use crate::groups::Groups;
 use anyhow::bail;
 use isotherm_core::event::MonitorStats;
 use isotherm_core::history::reaccessed::Reaccessed;
+use isotherm_core::units::NS_PER_S;
 use isotherm_linux::clock::{monotonic_ns, unix_us};
 use isotherm_linux::folder_lock::FolderLock;
 use isotherm_record::parquet::files::{FileError, HourFiles};
@@ -23,7 +24,6 @@ const AWAY_NS: u64 = 120_000_000_000;
 /// What is shorter goes on into the next window, since it would be none in whole seconds, ns. At the end of a run nothing is left to
 /// go on into.
 const SHORTEST_NS: u64 = 500_000_000;
-const S_NS: u64 = 1_000_000_000;
 
 /// A moment by both clocks: the time of day says which window it is in, and may be set; how long a window is the monotonic clock
 /// tells, which stands still while the machine is suspended, as all that is watched does.
@@ -148,7 +148,7 @@ impl Windows {
         };
         let window = GroupWindow {
             window_start_us: begin_us,
-            window_s: u32::try_from((length_ns + S_NS / 2) / S_NS).unwrap_or(u32::MAX),
+            window_s: u32::try_from((length_ns + NS_PER_S / 2) / NS_PER_S).unwrap_or(u32::MAX),
             monitor_cpu_us: us(|stats| stats.monitor_ns),
             target_cost_us: us(|stats| stats.target_ns),
             ..GroupWindow::default()
@@ -221,7 +221,7 @@ mod tests {
 
     /// So many seconds since 1970, and of the monotonic clock.
     fn at(unix_s: i64, s: u64) -> Moment {
-        Moment { unix_us: unix_s * S, ns: s * S_NS }
+        Moment { unix_us: unix_s * S, ns: s * NS_PER_S }
     }
 
     fn machine() -> Machine {
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!((first.cold_bytes[4], first.cold_bytes[5]), (Some(60 * 4096), None));
         assert_eq!(first.promoted_bytes, [None; 16], "nobody counts there");
         assert_eq!((first.inode, first.limit_bytes, first.stall_us), (None, None, None), "there is no such group");
-        let second = rows(300 * S_NS, &stats(4_000_000)).remove(0);
+        let second = rows(300 * NS_PER_S, &stats(4_000_000)).remove(0);
         assert_eq!((second.monitor_cpu_us, second.target_cost_us), (Some(1000), Some(2000)));
     }
 
@@ -341,7 +341,7 @@ mod tests {
         let mut promoted = |machine: &Machine, promotions: &Promotions, now_s: u64| {
             let now = at(now_s as i64, now_s);
             let sources = Sources { machine, promotions, groups: &groups, rules: None, stats: None, now };
-            windows.rows(0, 2 * S_NS, sources).first().map(|row| row.promoted_bytes[1].unwrap() / 4096)
+            windows.rows(0, 2 * NS_PER_S, sources).first().map(|row| row.promoted_bytes[1].unwrap() / 4096)
         };
         promotions.count(1, &path, counted(3));
         assert_eq!(promoted(&here, &promotions, 2), Some(3 * 512));

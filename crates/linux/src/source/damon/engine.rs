@@ -24,9 +24,9 @@ use isotherm_core::snapshot::Snapshot;
 use isotherm_core::source::SourceError;
 use isotherm_core::target::TargetId;
 use isotherm_core::target::{TargetEnd, TargetInfo};
+use isotherm_core::units::NS_PER_S;
 use std::collections::VecDeque;
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Starts in a row that end at once before we give up.
 const MAX_ATTEMPTS: u32 = 10;
 
@@ -421,7 +421,7 @@ impl<F: ControlFiles> Inner<F> {
         }
         subscriber.step(Step::AfterAggregate, now_ns);
         if now_ns >= self.next_stats_ns {
-            self.next_stats_ns = now_ns + SECOND_NS;
+            self.next_stats_ns = now_ns + NS_PER_S;
             self.stats(now_ns, subscriber)?;
         }
         Ok(())

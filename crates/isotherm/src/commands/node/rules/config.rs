@@ -18,6 +18,7 @@ use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::QuotaSpec;
 use isotherm_core::scheme::threshold::{self, ThresholdPolicy};
+use isotherm_core::units::NS_PER_S;
 
 /// What all rules may reclaim together unless said otherwise, bytes a second.
 const DEFAULT_PACE: u64 = 16 << 20;
@@ -32,9 +33,8 @@ const DEFAULT_USED_WITHIN_NS: u64 = 60_000_000_000;
 const DEFAULT_USED_BP: u32 = 5_000;
 /// How often a group's quota begins anew, ns: each time its pages are counted by age.
 const WINDOW_NS: u64 = 5_000_000_000;
-const SECOND_NS: u64 = 1_000_000_000;
 /// How often a rule gets its turn, ns.
-const APPLY_NS: u64 = SECOND_NS;
+const APPLY_NS: u64 = NS_PER_S;
 
 /// The file.
 #[derive(Debug, Clone, PartialEq)]
@@ -290,7 +290,7 @@ fn min_age(node: &Node) -> Result<MinAge, FileError> {
     let fixed_ns = node.optional("min_age", read)?.unwrap_or(Some(DEFAULT_AGE_NS));
     let percentile = node.optional("percentile", percentile)?;
     let warmup_ns = node.optional("warmup", value::time_ns)?;
-    if warmup_ns.is_some_and(|ns| !ns.is_multiple_of(SECOND_NS)) {
+    if warmup_ns.is_some_and(|ns| !ns.is_multiple_of(NS_PER_S)) {
         return Err(node.fault_at("warmup", "is not a number of whole seconds; write for example \"5m\""));
     }
     let rate = node.optional("rate", rate)?;
@@ -300,7 +300,7 @@ fn min_age(node: &Node) -> Result<MinAge, FileError> {
             Ok(MinAge::Auto(ThresholdPolicy {
                 rate: rate.unwrap_or(usual.rate),
                 percentile: percentile.unwrap_or(usual.percentile),
-                warmup_s: warmup_ns.map_or(usual.warmup_s, |ns| ns / SECOND_NS),
+                warmup_s: warmup_ns.map_or(usual.warmup_s, |ns| ns / NS_PER_S),
             }))
         }
         Some(_) if percentile.is_some() || warmup_ns.is_some() || rate.is_some() => {
