@@ -7,7 +7,7 @@
 --
 -- Tables: `windows`; `policy` of one row (`rate`; `split_s`: windows from then on are part 1, those before part 0; `warmup_1` to
 -- `warmup_6` in s, ascending: `warmup` says how many of them the group had lived for); `percentiles` (`k`, 0 to 1). Bytes are sums
--- over windows of one length.
+-- over windows of one length; `promoted_bytes` and `accessed_bytes` those over `judged` windows, for which both are known.
 -- (Method: Lagar-Cavilla et al., "Software-defined far memory in warehouse-scale computers", ASPLOS 2019, section 4.)
 WITH judged AS (
     SELECT
@@ -107,7 +107,7 @@ acted AS (
             WHEN 14 THEN cold_14
             WHEN 15 THEN cold_15
         END AS saved_bytes,
-        CASE threshold
+        CASE WHEN accessed_bytes IS NOT NULL THEN CASE threshold
             WHEN 7 THEN promoted_7
             WHEN 8 THEN promoted_8
             WHEN 9 THEN promoted_9
@@ -117,7 +117,7 @@ acted AS (
             WHEN 13 THEN promoted_13
             WHEN 14 THEN promoted_14
             WHEN 15 THEN promoted_15
-        END AS promoted_bytes
+        END END AS promoted_bytes
     FROM used
 )
 SELECT

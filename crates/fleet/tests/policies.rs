@@ -23,12 +23,13 @@ fn replay(rows: &[Row], policy: &ThresholdPolicy, hosts_s: f64, part: impl Fn(u6
         for row in group {
             let entry = threshold.entry(policy, row.start_s);
             if let Some(entry) = entry.filter(|entry| *entry != NONE && part(row.start_s)) {
-                let (cold, promoted) = (row.cold[entry].unwrap_or(0), row.promoted[entry]);
-                all.windows += u64::from(promoted.is_some());
-                all.saved += cold as f64 * row.window_s as f64 / hosts_s;
-                all.promoted += promoted.unwrap_or(0) as f64;
-                let allowed = policy.rate * row.accessed.unwrap_or(0) as f64 * row.window_s as f64;
-                all.broken += u64::from(promoted.is_some_and(|bytes| bytes as f64 * 60.0 > allowed));
+                all.saved += row.cold[entry].unwrap_or(0) as f64 * row.window_s as f64 / hosts_s;
+                if let Some((promoted, accessed)) = row.promoted[entry].zip(row.accessed) {
+                    all.windows += 1;
+                    all.promoted += promoted as f64;
+                    let allowed = policy.rate * accessed as f64 * row.window_s as f64;
+                    all.broken += u64::from(promoted as f64 * 60.0 > allowed);
+                }
             }
             let (start_s, window_s) = (row.start_s, row.window_s);
             threshold.see(&SeenWindow { start_s, window_s, accessed: row.accessed, promoted: &row.promoted }, policy);

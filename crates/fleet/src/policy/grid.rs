@@ -30,9 +30,10 @@ pub struct Answer {
     /// Entry of the list of idle times; 16: none; `None`: not known yet.
     pub threshold: Option<usize>,
     pub windows: u64,
-    /// Those in which it is known what came back: something was taken.
+    /// Those in which something was taken, and what came back and what was accessed are known.
     pub judged: u64,
-    /// Sums over windows, bytes. What is saved and promoted is of those windows for which it is known.
+    /// Sums over windows, bytes. What is saved is of those windows for which it is known, what is promoted and accessed of those
+    /// that are judged.
     pub resident: u64,
     pub possible: u64,
     pub saved: u64,

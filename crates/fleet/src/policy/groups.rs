@@ -134,10 +134,10 @@ fn sum_up(answer: &mut Answer, window: &Window, rate: f64) {
     answer.possible += window.cold[0].unwrap_or(0);
     let Some(entry) = answer.threshold.filter(|entry| *entry != NONE).map(|entry| entry - SHORTEST) else { return };
     answer.saved += window.cold[entry].unwrap_or(0);
-    let Some(promoted) = window.promoted[entry] else { return };
+    // Whether too much came back is told by both.
+    let Some((promoted, accessed)) = window.promoted[entry].zip(window.accessed) else { return };
     answer.judged += 1;
     answer.promoted += promoted;
-    let Some(accessed) = window.accessed else { return };
     answer.accessed += accessed;
     answer.broken += u64::from(promoted as f64 * 60.0 > rate * accessed as f64 * window.window_s as f64);
 }

@@ -1,13 +1,14 @@
 //! What policies would have done: `what-if` for one, `tune` for the best.
 //!
 //! * [`grid`]: which; [`replay`]: reads windows, [`groups`]: replays them; [`outcome`]: what came out; [`what_if`], [`tune`]: the
-//!   commands; [`rules`]: a file for agents.
+//!   commands; [`split`]: on which time `tune` chooses; [`rules`]: a file for agents.
 
 mod grid;
 mod groups;
 mod outcome;
 mod replay;
 mod rules;
+mod split;
 #[cfg(test)]
 mod sql_tests;
 pub mod tune;
@@ -51,6 +52,11 @@ fn seconds(text: &str) -> Result<u64, ValueError> {
 /// A share of one as a number of percent, without what rounding leaves: what was given, and what a file of rules says.
 fn in_percent(share: f64) -> f64 {
     (share * 1e11).round() / 1e9
+}
+
+/// A share of one as percent, for people: shares of windows over a limit, of which a tenth of a percent is too coarse.
+fn two_digits(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub struct Outcome {
     pub promoted: f64,
     /// What was accessed within 120 s while the policy acted.
     pub accessed: f64,
-    /// Windows in which it took something, and those of them in which more came back than allowed.
+    /// Windows in which it took something and that can be judged, and those of them in which more came back than allowed.
     pub windows: u64,
     pub broken: u64,
 }
@@ -40,9 +40,9 @@ impl Outcome {
         if self.resident > 0.0 { self.saved / self.resident } else { 0.0 }
     }
 
-    /// Of windows in which it acted, those over the limit.
-    pub fn broken_share(&self) -> f64 {
-        if self.windows > 0 { self.broken as f64 / self.windows as f64 } else { 0.0 }
+    /// Of windows in which it acted, those over the limit; `None`: there is none that can be judged.
+    pub fn broken_share(&self) -> Option<f64> {
+        (self.windows > 0).then(|| self.broken as f64 / self.windows as f64)
     }
 
     /// Of what was accessed, what came back a minute; `None`: it never acted.

@@ -9,6 +9,9 @@ use clap::Parser;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
+use isotherm_record::parquet::files::HourFiles;
+use isotherm_record::parquet::window::{GroupWindow, Origin};
+use std::path::Path;
 use std::sync::Arc;
 
 #[derive(Parser)]
@@ -28,15 +31,59 @@ fn the_query_answers_what_the_replay_does() {
         rate: 0.002,
         warmups_s: [0, 300, 600, 1200, 3600, 14400],
         percentiles: vec![0.0, 0.5, 0.9, 0.98, 1.0],
-        split_s: 1_767_571_200 + 8 * 3600,
+        split_s: BEGIN_S as u64 + 8 * 3600,
     };
+    let ours = same_answers(&out, &grid);
+    assert!(ours.len() > 200 && ours.iter().any(|answer| answer.broken > 0 && answer.saved > 0), "{}", ours.len());
+}
+
+/// Windows of which it is not known how much was accessed tell nothing of the limit.
+#[test]
+fn a_window_whose_working_set_is_not_known_is_not_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Origin { host: "h".into(), boot_id: "b".into(), source: "refs".into(), ..Origin::default() };
+    let mut files = HourFiles::new(folder.path(), origin).unwrap();
+    // 10 bytes of 1000 may come back in 5 min.
+    for (number, accessed, back) in [(0, Some(1000), 10), (1, Some(1000), 10), (2, None, 11), (3, Some(1000), 11)] {
+        let window_start_us = (BEGIN_S + number * 300) * 1_000_000;
+        files
+            .write(
+                window_start_us,
+                vec![GroupWindow {
+                    window_start_us,
+                    window_s: 300,
+                    cgroup: "/x".to_owned(),
+                    resident_bytes: Some(4000),
+                    unobservable_bytes: Some(0),
+                    accessed_bytes: accessed,
+                    cold_bytes: [Some(3000); 16],
+                    promoted_bytes: [Some(back); 16],
+                    ..GroupWindow::default()
+                }],
+            )
+            .unwrap();
+    }
+    files.finish().unwrap();
+    let grid = Grid { rate: 0.002, warmups_s: [0; 6], percentiles: vec![0.5], split_s: 0 };
+    let answers = same_answers(folder.path(), &grid);
+    let acted: Vec<_> = answers.iter().filter(|answer| answer.threshold.is_some()).collect();
+    let [answer] = acted[..] else { panic!("{answers:?}") };
+    assert_eq!((answer.threshold, answer.windows, answer.saved), (Some(7), 3, 9000));
+    assert_eq!((answer.judged, answer.promoted, answer.accessed, answer.broken), (2, 21, 2000, 1));
+}
+
+/// 2026-01-05 00:00 UTC.
+const BEGIN_S: i64 = 1_767_571_200;
+
+/// What the replay answers about the windows of a place, which is what the query does.
+fn same_answers(place: &Path, grid: &Grid) -> Vec<Answer> {
     let (mut ours, mut theirs) = tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let place = Location::parse(out.to_str().unwrap()).unwrap();
+        let place = Location::parse(place.to_str().unwrap()).unwrap();
         let inventory = find_some(&place).await.unwrap();
         let paths: Vec<_> = inventory.files.iter().map(|file| file.path.clone()).collect();
         let session = Engine::new(place, 1 << 30, 2).unwrap().open(&paths).await.unwrap();
-        let ours = read(&session).await.unwrap().replay(&grid);
-        register(&session, &grid).unwrap();
+        let ours = read(&session).await.unwrap().replay(grid);
+        register(&session, grid).unwrap();
         let mut theirs = Vec::new();
         for batch in rows_of(&session, queries::WHAT_IF).await.unwrap() {
             theirs.extend(answers_of(&batch).unwrap());
@@ -49,11 +96,11 @@ fn the_query_answers_what_the_replay_does() {
             a.k.total_cmp(&b.k).then_with(|| key(a).cmp(&key(b)))
         });
     }
-    assert!(ours.len() > 200 && ours.iter().any(|answer| answer.broken > 0 && answer.saved > 0), "{}", ours.len());
     assert_eq!(ours.len(), theirs.len());
     for (ours, theirs) in ours.iter().zip(&theirs) {
         assert_eq!(ours, theirs);
     }
+    ours
 }
 
 /// The tables `policy` and `percentiles`.

@@ -4,7 +4,8 @@
 use super::grid::{Grid, WARMUPS};
 use super::outcome::Outcome;
 use super::replay::replay;
-use super::{in_percent, percentile, rate, rules, seconds};
+use super::split::split;
+use super::{in_percent, percentile, rate, rules, seconds, two_digits};
 use crate::engine::Engine;
 use crate::input::judge::Inventory;
 use crate::input::{self, location::Location};
@@ -16,8 +17,6 @@ use isotherm_core::units::parse_percent;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::PathBuf;
-
-const DAY_S: u64 = 86_400;
 
 /// Find the percentile and warm-up that save most memory and keep the limit
 ///
@@ -40,7 +39,7 @@ pub struct Args {
     /// In how many of the windows more may come back than that
     #[arg(long, value_name = "P", default_value = "2%", value_parser = parse_percent)]
     over: f64,
-    /// How much of the time the choice is tried on: the last days where there are at least two, else the last windows
+    /// How much of the windows the choice is tried on: the last days where there are at least two, else the last windows
     #[arg(long, value_name = "P", default_value = "33%", value_parser = parse_percent)]
     test: f64,
     /// Write a file of rules for `isotherm node -c`
@@ -78,7 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     if !(args.test > 0.0 && args.test < 1.0) {
-        return Err(Usage("--test is a part of the time, more than 0 and less than 100 %".to_owned()).into());
+        return Err(Usage("--test is a part of the windows, more than 0 and less than 100 %".to_owned()).into());
     }
     if !(0.0..=1.0).contains(&args.over) {
         return Err(Usage("--over is a part of the windows, 100 % at most".to_owned()).into());
@@ -93,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (tried, inventory, split_s) = args.resources.runtime()?.block_on(async {
         let place = Location::parse(&args.place)?;
         let mut inventory = input::find_some(&place).await?;
-        let split_s = split(&inventory, args.test)?;
+        let split_s = split(&inventory.files, args.test)?;
         let grid = Grid { rate: args.rate, warmups_s: filled, percentiles: percentiles.clone(), split_s };
         let engine = Engine::new(place, args.resources.memory, args.resources.threads())?;
         let outcomes = replay(&engine, &mut inventory, &grid).await?;
@@ -125,9 +124,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Why there is no choice, and what to do.
 fn nothing_chosen(tried: &[Tried], over: f64) -> String {
-    let acted = tried.iter().filter(|t| t.train.windows > 0);
-    let nearest = acted.min_by(|a, b| a.train.broken_share().total_cmp(&b.train.broken_share()));
-    let Some(t) = nearest else {
+    let judged = tried.iter().filter_map(|t| Some((t.train.broken_share()?, t)));
+    let Some((_, t)) = judged.min_by(|a, b| a.0.total_cmp(&b.0)) else {
         return "no policy would have acted in the first part of the time: groups were not watched for long enough; \
                 give windows of a longer time, or try shorter warm-ups (--warmups) and a shorter test (--test)"
             .to_owned();
@@ -143,23 +141,15 @@ fn nothing_chosen(tried: &[Tried], over: f64) -> String {
     )
 }
 
-/// Where the rest of the time begins: at a day's begin if there are at least two days, s since 1970.
-fn split(inventory: &Inventory, test: f64) -> anyhow::Result<u64> {
-    let second = |us: i64| u64::try_from(us / 1_000_000).unwrap_or(0);
-    let first = inventory.files.iter().map(|file| file.footer.first_us).min().map_or(0, second);
-    let last = inventory.files.iter().map(|file| file.footer.last_us).max().map_or(0, second);
-    if last <= first {
-        bail!("one window is not enough to choose a policy and to try it");
-    }
-    let at = last - ((last - first) as f64 * test) as u64;
-    let day = at - at % DAY_S;
-    Ok(if last - first >= 2 * DAY_S - 3600 && day > first { day } else { at })
+/// Whether it keeps the limit in all but `over` of the windows; `None`: there is none that can be judged.
+fn keeps(outcome: &Outcome, over: f64) -> Option<bool> {
+    outcome.broken_share().map(|share| share <= over)
 }
 
 /// The policy that saves most in the first part among those that keep the limit there.
 fn choose(tried: &[Tried], over: f64) -> Option<Choice> {
     let most = |of: fn(&Tried) -> &Outcome| {
-        let kept = tried.iter().filter(move |t| of(t).windows > 0 && of(t).broken_share() <= over);
+        let kept = tried.iter().filter(move |t| keeps(of(t), over).unwrap_or(false));
         // Of equals the more careful one.
         kept.max_by(|a, b| of(a).saved.total_cmp(&of(b).saved).then(a.percentile.total_cmp(&b.percentile))).copied()
     };
@@ -196,7 +186,7 @@ fn json_lines(
         chosen["allowed_over"] = json!(args.over);
         chosen["split_s"] = json!(split_s);
         chosen["regret"] = json!(choice.regret());
-        chosen["keeps_limit_in_test"] = json!(choice.best.test.broken_share() <= args.over);
+        chosen["keeps_limit_in_test"] = json!(keeps(&choice.best.test, args.over));
         chosen["best_in_test"] =
             json!(choice.hindsight.map(|t| json!({"percentile": t.percentile, "warmup_s": t.warmup_s})));
         chosen["files_left_out"] = json!(inventory.left_out.len());
@@ -219,7 +209,8 @@ fn text(args: &Args, tried: &[Tried], choice: Option<&Choice>, inventory: &Inven
     );
     for t in tried {
         let part = |o: &Outcome| {
-            format!("{:>10} {:>8} {:>7.2} %", size(o.saved), percent(o.saved_share()), o.broken_share() * 100.0)
+            let over = o.broken_share().map_or_else(|| "-".to_owned(), two_digits);
+            format!("{:>10} {:>8} {over:>9}", size(o.saved), percent(o.saved_share()))
         };
         let is_best = choice.is_some_and(|c| c.best.percentile == t.percentile && c.best.warmup_s == t.warmup_s);
         let mark = if is_best { " <" } else { "" };
@@ -232,27 +223,37 @@ fn text(args: &Args, tried: &[Tried], choice: Option<&Choice>, inventory: &Inven
             part(&t.test)
         );
     }
-    out.push_str("over: of the windows in which it acted, those in which more came back than allowed\n");
+    out.push_str(
+        "over: of the windows in which it acted, those in which more came back than allowed (-: none can be judged)\n",
+    );
     if let Some(choice) = choice {
         let best = &choice.best;
-        let _ = writeln!(
+        let _ = write!(
             out,
-            "\nchosen: percentile {}, warm-up {}; on the rest of the time it saves {} ({}), over the limit in {:.2} % of the windows \
-             (allowed: {:.2} %)",
+            "\nchosen: percentile {}, warm-up {}; ",
             in_percent(best.percentile),
-            short_time(best.warmup_s.saturating_mul(1_000_000_000)),
-            size(best.test.saved),
-            percent(best.test.saved_share()),
-            best.test.broken_share() * 100.0,
-            args.over * 100.0
+            short_time(best.warmup_s.saturating_mul(1_000_000_000))
         );
+        match best.test.broken_share() {
+            Some(share) => drop(writeln!(
+                out,
+                "on the rest of the time it saves {} ({}), over the limit in {} of the windows (allowed: {})",
+                size(best.test.saved),
+                percent(best.test.saved_share()),
+                two_digits(share),
+                two_digits(args.over)
+            )),
+            None => out.push_str(
+                "on the rest of the time it never acted where that can be judged, so that nothing tells whether it keeps the limit there\n",
+            ),
+        }
         match choice.regret() {
             Some(regret) => drop(writeln!(
                 out,
-                "regret: {:.2} % of what the best policy of that time would have saved",
-                regret * 100.0
+                "regret: {} of what the best policy of that time would have saved",
+                two_digits(regret)
             )),
-            None => out.push_str("regret: not known, since no policy kept the limit there\n"),
+            None => out.push_str("regret: not known, since no policy acted there and kept the limit\n"),
         }
     }
     out
@@ -261,6 +262,13 @@ fn text(args: &Args, tried: &[Tried], choice: Option<&Choice>, inventory: &Inven
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Tune {
+        #[command(flatten)]
+        args: Args,
+    }
 
     fn tried(percentile: f64, train: (f64, u64), test: (f64, u64)) -> Tried {
         let outcome = |(saved, broken)| Outcome { resident: 100.0, saved, windows: 100, broken, ..Outcome::default() };
@@ -281,5 +289,24 @@ mod tests {
         assert!(choose(&[idle], 0.02).is_none() && nothing_chosen(&[idle], 0.02).contains("--warmups"));
         let all = [tried(0.9, (30.0, 2), (27.0, 3))];
         assert_eq!(choose(&all, 0.02).unwrap().regret(), None, "nothing keeps the limit in the rest");
+    }
+
+    #[test]
+    fn what_was_never_judged_in_the_rest_of_the_time_is_not_said_to_keep_the_limit() {
+        let args = Tune::try_parse_from(["tune", "/windows"]).unwrap().args;
+        let said = |test: Outcome| {
+            let all = [Tried { test, ..tried(0.9, (30.0, 2), (27.0, 3)) }];
+            let choice = choose(&all, args.over);
+            let line = json_lines(&args, &all, choice.as_ref(), &Inventory::default(), 0).swap_remove(0);
+            (line, text(&args, &all, choice.as_ref(), &Inventory::default()))
+        };
+        let (line, text) = said(Outcome { resident: 100.0, ..Outcome::default() });
+        for value in [&line["keeps_limit_in_test"], &line["test"]["over_limit_share"], &line["regret"]] {
+            assert_eq!(value, &Value::Null, "{line}");
+        }
+        assert!(text.contains("it never acted") && !text.contains("0.00 % of the windows"), "{text}");
+        let (line, text) = said(Outcome { resident: 100.0, saved: 9.0, windows: 100, ..Outcome::default() });
+        assert_eq!((&line["keeps_limit_in_test"], &line["test"]["over_limit_share"]), (&json!(true), &json!(0.0)));
+        assert!(text.contains("over the limit in 0.00 % of the windows (allowed: 2.00 %)"), "{text}");
     }
 }

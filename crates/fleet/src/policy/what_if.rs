@@ -3,7 +3,7 @@
 use super::grid::{Grid, WARMUPS};
 use super::outcome::{Outcome, Outcomes};
 use super::replay::replay;
-use super::{in_percent, percentile, rate, seconds};
+use super::{in_percent, percentile, rate, seconds, two_digits};
 use crate::engine::Engine;
 use crate::input::judge::Inventory;
 use crate::input::{self, location::Location};
@@ -123,12 +123,11 @@ fn text(args: &Args, total: &Outcome, outcomes: &Outcomes, inventory: &Inventory
         None => out.push_str("came back        never acted: no group was watched for long enough\n"),
     }
     let over = outcomes.jobs.values().filter(|job| is_over(job, args.rate)).count();
+    let share = total.broken_share().map_or_else(|| "-".to_owned(), two_digits);
     let _ = writeln!(
         out,
-        "over the limit   {:>9.2} %  of the windows in which it acted ({} of {}); {over} jobs over all their time",
-        total.broken_share() * 100.0,
-        total.broken,
-        total.windows
+        "over the limit   {share:>11}  of the windows in which it acted ({} of {}); {over} jobs over all their time",
+        total.broken, total.windows
     );
     let all_s: u64 = outcomes.thresholds_s.iter().sum::<u64>() + outcomes.unknown_s;
     let share = |s: u64| percent(s as f64 / all_s.max(1) as f64);

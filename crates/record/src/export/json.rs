@@ -5,6 +5,7 @@
 
 use super::{Export, Out};
 use crate::error::WriteError;
+use crate::import::json::MAX_RECORDS;
 use crate::spool::Spool;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
@@ -53,6 +54,23 @@ impl Json {
     pub(crate) fn compressed(out: Out) -> Self {
         Self { compressed: true, ..Self::new(out) }
     }
+
+    /// The lane of a record's snapshots. Fails where the record would be one more than a reader takes.
+    fn lane(&mut self, key: Key) -> Result<usize, WriteError> {
+        if let Some(lane) = self.lanes.get(&key) {
+            return Ok(*lane);
+        }
+        let lane = self.keys.len();
+        if lane == MAX_RECORDS {
+            return Err(self.out.unfit(&format!(
+                "a file of damo's JSON has {MAX_RECORDS} records at most, one for each target, pid and pair of intervals, and this \
+                 needs more; write csv or iso"
+            )));
+        }
+        self.lanes.insert(key, lane);
+        self.keys.push(key);
+        Ok(lane)
+    }
 }
 
 impl Export for Json {
@@ -66,10 +84,7 @@ impl Export for Json {
             }
             Event::Snapshot(s) => {
                 let key = Key { target: s.target, pid: s.pid, sample_us: s.sample_us, aggr_us: s.aggr_us };
-                let lane = *self.lanes.entry(key).or_insert_with(|| {
-                    self.keys.push(key);
-                    self.keys.len() - 1
-                });
+                let lane = self.lane(key)?;
                 self.spool.push(lane, event).map_err(|e| self.out.error(e))?;
             }
             Event::Mappings { .. }
@@ -175,4 +190,48 @@ fn put_snapshot(w: &mut dyn Write, s: &Snapshot) -> io::Result<()> {
     }
     write!(w, "\n                \"damos_stats\": null,")?;
     write!(w, "\n                \"sample_interval_us\": {sample_us}\n            }}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::{Shared, read};
+    use crate::{Format, exporter};
+    use isotherm_core::snapshot::RegionInfo;
+
+    fn snapshot(number: u64) -> Event {
+        let region = RegionInfo { start: 4096, end: 8192, nr_accesses: 1, age: 1, evidence: None, accessed: None };
+        // The length of an aggregation interval changes each time, as it does where the kernel tunes it.
+        let aggr_us = 100_000 + number;
+        Event::Snapshot(Snapshot {
+            target: 0,
+            pid: None,
+            start_ns: number * 1_000_000_000,
+            end_ns: number * 1_000_000_000 + aggr_us * 1000,
+            sample_us: 5000,
+            aggr_us,
+            max_nr_accesses: 20,
+            regions: vec![region],
+        })
+    }
+
+    #[test]
+    fn no_more_records_are_written_than_are_read_back() {
+        for format in [Format::Json, Format::JsonCompressed] {
+            let bytes = Shared::default();
+            let mut out = exporter(format, "tuned.json", Box::new(bytes.clone())).unwrap();
+            let most = MAX_RECORDS as u64;
+            (0..most).for_each(|number| out.write(&snapshot(number)).unwrap());
+            let error = out.write(&snapshot(most)).unwrap_err();
+            assert!(matches!(error, WriteError::Unfit { .. }), "{error:?}");
+            let error = error.to_string();
+            assert!(["tuned.json", "4096 records", "csv or iso"].iter().all(|part| error.contains(part)), "{error}");
+            out.write(&snapshot(0)).expect("a further snapshot of a record that there is");
+            out.finish().unwrap();
+            let reading = read(&bytes.take(), None);
+            assert_eq!(reading.end.unwrap().warnings, []);
+            let snapshots = reading.events.iter().filter(|event| matches!(event, Event::Snapshot(_))).count();
+            assert_eq!(snapshots, MAX_RECORDS + 1);
+        }
+    }
 }

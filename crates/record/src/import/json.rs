@@ -25,8 +25,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
 use std::io::{BufReader, Read};
 
-/// Most records in a file. Each takes some memory until the end.
-const MAX_RECORDS: usize = 1 << 12;
+/// Most records in a file that is read, and so in one that is written. Each takes some memory until the end.
+pub(crate) const MAX_RECORDS: usize = 1 << 12;
 /// Most regions in one snapshot of each record together: so many are held to put snapshots in the order of time.
 const MAX_HELD: usize = 1 << 21;
 
@@ -293,7 +293,7 @@ impl<'de> Visitor<'de> for Record<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let parts = self.0;
         if parts.heads.len() == MAX_RECORDS {
-            return Err(A::Error::custom("more than 4096 records"));
+            return Err(A::Error::custom(format_args!("more than {MAX_RECORDS} records")));
         }
         let lane = parts.heads.len();
         parts.heads.push(Head::default());
