@@ -1,5 +1,6 @@
 //! The loop: one thread, which waits for the host, the kernel's alarm, signals and the clock.
 
+use super::leftover::{Greeting, Leftover};
 use super::link::{Address, Incoming, Link};
 use super::machine::Machine;
 use super::session::{self, GuestSession, Heard};
@@ -55,8 +56,7 @@ pub struct Agent<'a> {
     ways: Vec<Way>,
     alarm: Option<StallAlarm>,
     alarm_rang: bool,
-    /// What a dead predecessor left is still isolated: a report of it may be on its way.
-    leftover: bool,
+    leftover: Leftover,
     /// The balloon does the work: nothing is isolated.
     watching: bool,
     /// The port is open and nobody is on the other side.
@@ -71,7 +71,10 @@ pub struct Agent<'a> {
 impl<'a> Agent<'a> {
     /// Looks at this machine and takes what it needs; nothing is isolated yet.
     pub fn new(signals: &'a StopSignals, settings: Settings) -> Result<Self, GuestError> {
-        let roots = Roots::system();
+        Self::below(Roots::system(), signals, settings)
+    }
+
+    fn below(roots: Roots, signals: &'a StopSignals, settings: Settings) -> Result<Self, GuestError> {
         let mut map_file = MemoryMapFile::open(&roots).map_err(GuestError::io("open the memory map"))?;
         let map = map_file.read().map_err(GuestError::io("read the memory map"))?;
         if clears_on_free(&roots) && !settings.force {
@@ -85,7 +88,7 @@ impl<'a> Agent<'a> {
             );
         }
         let ledger = Ledger::open(&roots)?;
-        let leftover = !ledger.is_empty();
+        let leftover = Leftover::new(!ledger.is_empty());
         let alarm = StallAlarm::new(&roots);
         match &alarm {
             Err(e) => tracing::info!("memory pressure is not reported: {e}; the reserve alone protects this guest"),
@@ -149,7 +152,11 @@ impl<'a> Agent<'a> {
 
     /// What it is about to do, for people.
     pub fn introduction(&self) -> String {
-        let left = if self.leftover { "; a predecessor left memory isolated, which waits for the host" } else { "" };
+        let left = if self.leftover.is_there() {
+            "; a predecessor left memory isolated, which waits for the host"
+        } else {
+            ""
+        };
         let ways: Vec<&str> = self.ways.iter().map(|way| way.name()).collect();
         introduction(self.watching, &ways, self.reserve, &self.settings.address) + left
     }
@@ -187,7 +194,7 @@ impl<'a> Agent<'a> {
             }
             let now = monotonic_ns();
             if let Some(by) = self.stop_by_ns
-                && (self.driver.passes().is_stopped() && !self.leftover || now >= by)
+                && (self.driver.passes().is_stopped() && !self.leftover.is_there() || now >= by)
             {
                 return Ok(Ended::Stopped);
             }
@@ -269,7 +276,7 @@ impl<'a> Agent<'a> {
         if self.machine.link.is_port() {
             // The one channel that there is: a predecessor's reports ended with it, too.
             self.nobody = true;
-            self.barrier();
+            self.leftover.settled();
         } else {
             self.machine.link.close();
             self.next_open_ns = self.next_open_ns.max(now + self.open_pause_ns);
@@ -280,12 +287,10 @@ impl<'a> Agent<'a> {
         match heard {
             Heard::Welcome { limits, new_host } => {
                 self.machine.trouble(format_args!("reporting to {}", self.settings.address));
-                self.barrier();
-                // What cannot be put back is not mixed with what is taken anew.
-                if !self.watching && !self.leftover {
-                    self.machine.most_ranges = usize::from(limits.ranges);
-                    self.driver.welcome(self.machine.most_ranges, new_host, now);
-                }
+                // By the protocol nothing that was reported before will be acted upon any more.
+                self.leftover.settled();
+                self.leftover.welcomed(Greeting { ranges: usize::from(limits.ranges), new_host });
+                self.begin_work(now)?;
             }
             Heard::Lost => self.event(Event::Silent),
             Heard::Acked { batch, fates, wait_ns } => self.event(Event::Acked { batch, fates, wait_ns }),
@@ -309,23 +314,31 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// Nothing that a predecessor reported will be acted upon any more: what it left can be put back.
-    fn barrier(&mut self) {
-        if !self.leftover {
-            return;
-        }
-        match self.machine.isolator.put_back() {
-            Ok(()) => {
-                self.leftover = false;
+    /// Puts back what a predecessor left, if it may be and is due, and begins with the host that has welcomed us once that is
+    /// done.
+    fn begin_work(&mut self, now: u64) -> Result<(), GuestError> {
+        match self.leftover.put_back(now, || self.machine.isolator.put_back()) {
+            None => {}
+            Some(Ok(())) => {
                 self.machine.isolator.memory_changed();
                 tracing::info!("what a predecessor had left isolated is back in use");
             }
-            Err(e) => self.machine.trouble(format_args!("{e}")),
+            Some(Err(e)) if self.settings.once && now >= self.start_ns + ONCE_PATIENCE_NS => return Err(e.into()),
+            Some(Err(e)) => self.machine.trouble(format_args!("{e}; trying again")),
         }
+        if !self.watching
+            && self.machine.session.is_welcome()
+            && let Some(Greeting { ranges, new_host }) = self.leftover.begin()
+        {
+            self.machine.most_ranges = ranges;
+            self.driver.welcome(ranges, new_host, now);
+        }
+        Ok(())
     }
 
     /// At each interval: looks at free memory. Whether it was time.
     fn look(&mut self, now: u64) -> Result<bool, GuestError> {
+        self.begin_work(now)?;
         if now >= self.next_seldom_ns {
             self.next_seldom_ns = now + SELDOM_NS;
             self.follow_map(now)?;
@@ -375,7 +388,9 @@ impl<'a> Agent<'a> {
     /// Waits for something to happen, until the next thing is due at the latest.
     fn sleep(&mut self, now: u64, until: Option<u64>) -> Result<(), GuestError> {
         let mut due = self.driver.next_look_ns().min(self.next_seldom_ns);
-        due = due.min(until.unwrap_or(u64::MAX)).min(self.stop_by_ns.unwrap_or(u64::MAX));
+        for at in [until, self.stop_by_ns, self.leftover.due_ns()].into_iter().flatten() {
+            due = due.min(at);
+        }
         if !self.machine.link.is_open() {
             due = due.min(self.next_open_ns);
         } else if self.nobody {
@@ -450,7 +465,7 @@ impl<'a> Agent<'a> {
 
     /// At the end: gives back what no report can be on its way of.
     fn put_back_if_safe(&mut self) -> Result<(), GuestError> {
-        if self.leftover {
+        if self.leftover.may_be_dropped() {
             return Err(GuestError::Unanswered("what a predecessor isolated".to_owned()));
         }
         if !self.driver.passes().on_the_way().is_empty() {
@@ -482,21 +497,4 @@ fn random() -> Result<u64, GuestError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_only_watches_does_not_say_that_it_hints() {
-        let text = |watching| introduction(watching, &["offline", "touch"], 16 << 20, &Address::NamedPort);
-        assert!(
-            text(false).starts_with("hinting by offline, then touch, keeping 16.0 MiB free, to "),
-            "{}",
-            text(false)
-        );
-        assert!(
-            text(true).starts_with("watching free memory, for ") && !text(true).contains("offline"),
-            "{}",
-            text(true)
-        );
-    }
-}
+mod tests;

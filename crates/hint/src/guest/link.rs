@@ -78,12 +78,14 @@ pub(crate) enum Incoming {
 pub(crate) struct Link {
     address: Address,
     stream: Option<File>,
+    /// Whether it was said that any user of this guest could call like this.
+    warned: bool,
 }
 
 impl Link {
     /// One that is not open yet.
     pub const fn new(address: Address) -> Self {
-        Self { address, stream: None }
+        Self { address, stream: None, warned: false }
     }
 
     /// Whether it is a port, which stays open while the host comes and goes.
@@ -97,7 +99,12 @@ impl Link {
     }
 
     pub fn open(&mut self) -> io::Result<()> {
-        self.stream = Some(open(&self.address)?);
+        let warned = &mut self.warned;
+        self.stream = Some(open(&self.address, || {
+            if !std::mem::replace(warned, true) {
+                tracing::warn!("{}", unreserved());
+            }
+        })?);
         Ok(())
     }
 
@@ -137,7 +144,8 @@ impl Link {
     }
 }
 
-fn open(address: &Address) -> io::Result<File> {
+/// Opens a stream to there. `unreserved` is called where any user of this guest could open one like it.
+fn open(address: &Address, unreserved: impl FnOnce()) -> io::Result<File> {
     let of_socket = |fd: OwnedFd| {
         let file = File::from(fd);
         ports::set_nonblocking(&file).map(|()| file)
@@ -153,7 +161,13 @@ fn open(address: &Address) -> io::Result<File> {
             ports::open(&ports::port_by_name(&Roots::system(), PORT_NAME).ok_or_else(missing)?)
         }
         Address::Port(path) => ports::open(path),
-        Address::Vsock(cid, port) => vsock::connect(*cid, *port).and_then(|f| of_socket(f.into())),
+        Address::Vsock(cid, port) => {
+            let connection = vsock::connect(*cid, *port)?;
+            if !connection.reserved {
+                unreserved();
+            }
+            of_socket(connection.stream.into())
+        }
         Address::Unix(path) => of_socket(call::connect(path, PATIENCE)?.into()),
         Address::Tcp(text) => {
             let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{text} has no address"));
@@ -171,6 +185,16 @@ fn open(address: &Address) -> io::Result<File> {
     }
 }
 
+/// What is the matter with a connection that any user of this guest could have made.
+fn unreserved() -> String {
+    format!(
+        "the host may refuse this connection: any user of this guest could make one like it, as it does not come from a vsock port \
+         up to {}, for want of {}; run the agent with that capability",
+        vsock::LAST_RESERVED,
+        vsock::RESERVED_CAPABILITY
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +208,12 @@ mod tests {
         for bad in ["", "vsock:2", "vsock:x:1", "tcp:host", "unix:", "udp:a:1"] {
             assert!(bad.parse::<Address>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn who_could_be_anybody_is_told_what_is_missing() {
+        let text = unreserved();
+        assert!(text.contains("CAP_NET_BIND_SERVICE") && text.contains("up to 1023"), "{text}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! the host:
 //!
 //! * `agent`: the loop;
+//! * `leftover`: what a dead predecessor isolated;
 //! * `machine`: the kernel's files, as the decisions reach them;
 //! * `wish`: which ways of isolating memory there are;
 //! * `session`: the protocol;
@@ -11,6 +12,7 @@
 //! * `status`: what the agent tells of itself.
 
 mod agent;
+mod leftover;
 mod link;
 mod machine;
 mod session;
@@ -67,7 +69,8 @@ pub enum GuestError {
     /// What is isolated has to stay so, because a report of it may be on its way.
     #[error(
         "{0} stays isolated, because the host has not answered the last report and may still act on it; start the agent again \
-         while the host is there, or reboot the guest"
+         while the host is there, or power this virtual machine off and start it again (after a reboot alone the host could still \
+         drop that memory, which the new kernel uses)"
     )]
     Unanswered(String),
     /// Not everything could be put back.

@@ -3,6 +3,7 @@
 use super::bucket::Bucket;
 use super::guest::Guest;
 use super::session::{Closing, HostSession, Outcome};
+use super::standstill::Standstill;
 use crate::protocol::auth::{Exchange, Key, Nonce, Seal, Tag};
 use crate::protocol::{Decoder, ErrorCode, Hello, Message, REPEAT_MS, STALL_MS, VERSION};
 use isotherm_linux::clock::monotonic_ns;
@@ -40,6 +41,8 @@ pub enum End {
     Replaced,
     /// No guest has greeted in this time.
     Silent(Duration),
+    /// We did not run for so long, so that what was said meanwhile may be true no longer.
+    Stood(Duration),
     /// We closed it for what it said.
     Closed(Closing),
     /// Reading or writing failed.
@@ -52,6 +55,10 @@ impl End {
             Self::Stopped | Self::Gone => None,
             Self::Replaced => Some("another connection of this guest took over".into()),
             Self::Silent(patience) => Some(format!("no guest has greeted within {} s", patience.as_secs())),
+            Self::Stood(time) => Some(format!(
+                "this host side did not run for {} s (stopped, or frozen); what was reported meanwhile is not acted upon",
+                time.as_secs()
+            )),
             Self::Closed(closing) => Some(closing.why.clone()),
             Self::Failed(error) => Some(error.to_string()),
         }
@@ -78,6 +85,8 @@ pub(super) struct Terms<'a> {
     /// port holds what was sent before.
     pub fresh: bool,
     pub bytes_per_second: u64,
+    /// CLOCK_MONOTONIC, ns, by which it is noticed that this process stood still.
+    pub now_ns: &'a dyn Fn() -> u64,
     pub stop: &'a AtomicBool,
 }
 
@@ -101,6 +110,16 @@ pub(super) fn serve(stream: UnixStream, terms: Terms<'_>) -> End {
     };
     connection.finish(&end);
     end
+}
+
+/// Tells whoever has just called why nothing is listened to, as far as that can be said without waiting, and closes.
+pub(super) fn refuse(mut stream: UnixStream, closing: &Closing) {
+    let message = Message::Error { code: closing.code, text: closing.for_guest().to_owned() };
+    if let (Ok(()), Ok(bytes)) = (stream.set_nonblocking(true), message.encode()) {
+        // Whoever does not get it sees the end.
+        let _ = stream.write_all(&bytes);
+    }
+    let _ = stream.shutdown(Shutdown::Both);
 }
 
 /// Waits until one more may be drawn; `false`: it is to stop.
@@ -130,7 +149,7 @@ struct Connection {
 
 impl Connection {
     fn run(&mut self, terms: Terms<'_>) -> io::Result<End> {
-        let Terms { identify, find_key, welcomed, patience, fresh, stop, .. } = terms;
+        let Terms { identify, find_key, welcomed, patience, fresh, now_ns, stop, .. } = terms;
         self.stream.set_read_timeout(Some(TICK))?;
         self.stream.set_write_timeout(Some(WRITE_TIME))?;
         let mut decoder = Decoder::new();
@@ -149,6 +168,7 @@ impl Connection {
         let mut greeted: Option<Instant> = None;
         let mut heard = Instant::now();
         let mut open_last = Instant::now();
+        let mut standstill = Standstill::new(now_ns());
         while !stop.load(Ordering::Relaxed) {
             if self.session.is_open() {
                 open_last = Instant::now();
@@ -183,6 +203,9 @@ impl Connection {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
+            if let Some(time) = standstill.noticed(now_ns()).filter(|_| self.session.is_open()) {
+                return Ok(End::Stood(time));
+            }
             if self.session.is_open() && decoder.is_midway() && heard.elapsed() >= HALF_TIME {
                 return Ok(End::Closed(Closing::new(ErrorCode::Malformed, "the rest of a message does not come")));
             }
@@ -216,9 +239,13 @@ impl Connection {
                     return Ok(End::Closed(closing));
                 }
                 let was_open = self.session.is_open();
+                if let Some(time) = standstill.noticed(now_ns()).filter(|_| was_open) {
+                    return Ok(End::Stood(time));
+                }
                 if let Some(end) = self.handle(message, identify)? {
                     return Ok(end);
                 }
+                standstill.worked(now_ns());
                 if self.session.is_open() {
                     if !std::mem::replace(&mut self.welcomed, true) {
                         welcomed();
@@ -308,7 +335,7 @@ impl Connection {
     fn finish(&mut self, end: &End) {
         if let End::Closed(closing) = end {
             let _ = self.send(&Message::Error { code: closing.code, text: closing.for_guest().to_owned() });
-        } else if let End::Silent(_) | End::Replaced = end {
+        } else if let End::Silent(_) | End::Stood(_) | End::Replaced = end {
             let _ = self.send(&Message::Bye(end.reason().unwrap_or_default()));
         } else if matches!(end, End::Stopped) {
             let _ = self.send(&Message::Bye("the host side of Isotherm ends".into()));

@@ -1,9 +1,12 @@
 //! Where guests call, and who calls.
 
+use super::session::Closing;
+use crate::protocol::ErrorCode;
 use isotherm_linux::hostmem::peer;
 use isotherm_linux::hostmem::vsock_listener::VsockListener;
 use isotherm_linux::keepalive;
 use isotherm_linux::proc::PidFd;
+use isotherm_linux::vsock::{LAST_RESERVED, RESERVED_CAPABILITY};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, TcpListener};
@@ -14,6 +17,9 @@ use std::time::Duration;
 
 /// When a silent TCP connection is asked whether anybody is there, how far apart, and how often.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(10), 6);
+
+/// The first port that any user may call from.
+const RESERVED_END: u32 = LAST_RESERVED + 1;
 
 #[derive(Debug)]
 pub enum Door {
@@ -36,8 +42,8 @@ impl Door {
                 (stream, caller)
             }
             Self::Vsock(listener) => {
-                let (socket, cid) = listener.accept()?;
-                (socket.into(), Ok(Caller::Cid(cid)))
+                let (socket, cid, port) = listener.accept()?;
+                (socket.into(), Ok(Caller::Machine { cid, port }))
             }
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept()?;
@@ -62,17 +68,34 @@ impl Door {
 /// Who calls, as far as the kernel tells.
 #[derive(Debug, Clone)]
 pub(super) enum Caller {
-    Process { process: Arc<PidFd>, uid: u32 },
-    Cid(u32),
+    Process {
+        process: Arc<PidFd>,
+        uid: u32,
+    },
+    /// A guest over vsock, and the port there that it calls from.
+    Machine {
+        cid: u32,
+        port: u32,
+    },
     Stranger(IpAddr),
 }
 
 impl Caller {
+    /// Why it is not even listened to, if it is not: any user of a guest may call over vsock, and the kernel names the
+    /// guest alone. A reserved port shows that its administrator lets it.
+    pub(super) fn refusal(&self) -> Option<Closing> {
+        let Self::Machine { cid, port: port @ RESERVED_END.. } = self else { return None };
+        let why = format!(
+            "guest CID {cid} called from port {port}, which any user there may use; the agent needs {RESERVED_CAPABILITY}, or is an older one that calls from no reserved port"
+        );
+        Some(Closing::new(ErrorCode::Denied, why))
+    }
+
     /// Whose connections count together.
     pub(super) fn peer(&self) -> Peer {
         match *self {
             Self::Process { uid, .. } => Peer::User(uid),
-            Self::Cid(cid) => Peer::Cid(cid),
+            Self::Machine { cid, .. } => Peer::Cid(cid),
             Self::Stranger(IpAddr::V6(address)) if address.to_ipv4_mapped().is_none() => {
                 // Who has one address of such a network has all of it.
                 let [a, b, c, d, ..] = address.segments();
@@ -113,5 +136,18 @@ mod tests {
         assert_eq!(peer("10.0.0.1"), "address 10.0.0.1");
         assert_eq!(peer("::ffff:10.0.0.1"), "address 10.0.0.1");
         assert_eq!(peer("2001:db8:1:2:3:4:5:6"), "network 2001:db8:1:2::/64");
+    }
+
+    #[test]
+    fn a_guest_that_calls_from_a_port_of_anybody_is_refused() {
+        let refusal = |port| Caller::Machine { cid: 3, port }.refusal();
+        assert_eq!((refusal(1), refusal(1023)), (None, None));
+        for port in [1024, 7482, u32::MAX] {
+            let closing = refusal(port).unwrap();
+            assert_eq!(closing.code, ErrorCode::Denied);
+            assert!(closing.for_guest().contains(&format!("CID 3 called from port {port},")), "{closing:?}");
+            assert!(closing.for_guest().contains("CAP_NET_BIND_SERVICE"), "{closing:?}");
+        }
+        assert_eq!(Caller::Stranger(IpAddr::from([10, 0, 0, 1])).refusal(), None);
     }
 }

@@ -3,6 +3,7 @@
 use super::allowance::Allowance;
 use super::bucket::Bucket;
 use super::memory::{GuestMemory, MemoryError};
+use super::pinned::PinnedFiles;
 use super::rate::Rate;
 use super::session::{Closing, HostSession, Outcome};
 use super::status::{GuestStatus, ScanStatus};
@@ -50,15 +51,17 @@ struct State {
 }
 
 impl Guest {
-    /// The guest of a VMM. `stop`: once set, nothing is dropped any more and no VMM waited for.
+    /// The guest of a VMM. `stop`: once set, nothing is dropped any more and no VMM waited for; `pinned`: what other
+    /// processes have pinned, which somebody keeps up to date.
     pub fn new(
         process: Arc<PidFd>,
         name: String,
         qmp: Option<&Path>,
         bytes_per_second: u64,
         stop: Arc<AtomicBool>,
+        pinned: Arc<PinnedFiles>,
     ) -> Result<Self, MemoryError> {
-        let memory = GuestMemory::of_process(Arc::clone(&process), qmp, stop)?;
+        let memory = GuestMemory::of_process(Arc::clone(&process), qmp, stop, pinned)?;
         let status = GuestStatus { name, pid: Some(process.pid()), ..GuestStatus::default() };
         // As much at a time as comes in half a second, but always some huge pages.
         let burst = (bytes_per_second / 2).max(64 << 20);

@@ -2,10 +2,12 @@
 
 use super::layout::{Layout, LayoutError, LayoutPart};
 use super::mtree;
+use super::pinned::PinnedFiles;
 use super::qmp::{self, QmpError};
 use crate::protocol::MemoryArea;
 use isotherm_linux::folder_lock::FolderLock;
 use isotherm_linux::hostmem::hole;
+use isotherm_linux::hostmem::others::{self, FileIdentity};
 use isotherm_linux::hostmem::ram_file::{self, RamFile};
 use isotherm_linux::hostmem::shared_maps::SharedMaps;
 use isotherm_linux::proc::{PidFd, ProcessError};
@@ -46,6 +48,17 @@ pub enum MemoryError {
         "process {pid} has {device} open, and so its memory pinned for a device: what is dropped would be missed there; pass no device through, or do without hints"
     )]
     Pinned { pid: u32, device: String },
+    /// Hardware of another process does.
+    #[error(
+        "process {other} has the memory of process {pid} mapped and {device} open, and so that memory pinned for a device: what is dropped would be missed there; give the guest a backend that pins nothing, or do without hints"
+    )]
+    PinnedElsewhere {
+        pid: u32,
+        /// Who has it pinned.
+        other: u32,
+        /// For which device.
+        device: String,
+    },
     /// Another one is at it.
     #[error("somebody else drops memory of process {0} already; end the other isotherm first")]
     Locked(u32),
@@ -83,6 +96,7 @@ pub struct GuestMemory {
     files: RwLock<Vec<Option<Arc<Held>>>>,
     qmp: Option<PathBuf>,
     stop: Arc<AtomicBool>,
+    pinned: Arc<PinnedFiles>,
 }
 
 /// A file, and the right to drop parts of it.
@@ -94,13 +108,18 @@ pub struct Held {
 
 impl GuestMemory {
     /// That of a process; `qmp`: where the VMM can be asked about it; `stop`: once set, nothing more is asked or
-    /// dropped.
-    pub fn of_process(process: Arc<PidFd>, qmp: Option<&Path>, stop: Arc<AtomicBool>) -> Result<Self, MemoryError> {
+    /// dropped; `pinned`: what other processes have pinned, which somebody keeps up to date.
+    pub fn of_process(
+        process: Arc<PidFd>,
+        qmp: Option<&Path>,
+        stop: Arc<AtomicBool>,
+        pinned: Arc<PinnedFiles>,
+    ) -> Result<Self, MemoryError> {
         let pid = process.pid();
         let files = RwLock::default();
-        let memory = Self { process, files, qmp: qmp.map(Path::to_owned), stop };
-        memory.check_unpinned()?;
+        let memory = Self { process, files, qmp: qmp.map(Path::to_owned), stop, pinned };
         memory.look_again()?;
+        memory.check_unpinned()?;
         match memory.files().len() {
             0 => Err(MemoryError::None(pid)),
             count if count > 1 && qmp.is_none() => Err(MemoryError::Many { pid, count }),
@@ -144,10 +163,18 @@ impl GuestMemory {
     /// Whether memory may still be dropped: devices come while a guest runs, too.
     pub(crate) fn check_unpinned(&self) -> Result<(), MemoryError> {
         let pid = self.pid();
-        match self.reported(ram_file::pinning_device(pid))? {
-            Some(device) => Err(MemoryError::Pinned { pid, device }),
+        if let Some(device) = self.reported(others::pinning_device(pid))? {
+            return Err(MemoryError::Pinned { pid, device });
+        }
+        match self.pinned.other_than(pid, &self.identities()) {
+            Some(pinner) => Err(MemoryError::PinnedElsewhere { pid, other: pinner.pid, device: pinner.device }),
             None => Ok(()),
         }
+    }
+
+    /// Which files they are.
+    pub(crate) fn identities(&self) -> Vec<FileIdentity> {
+        self.files().iter().map(|(_, held)| held.file.identity).collect()
     }
 
     /// What was read of the process by its number, which is its own as long as it has not ended.
@@ -182,6 +209,7 @@ impl GuestMemory {
 impl Memory for GuestMemory {
     fn layout(&self, areas: &[MemoryArea]) -> Result<Layout, MemoryError> {
         self.look_again()?;
+        self.check_unpinned()?;
         let files = self.files();
         let sizes_of = |last: usize| {
             // Numbers that are nobody's any more have no bytes.

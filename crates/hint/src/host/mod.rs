@@ -13,6 +13,7 @@ pub mod layout;
 pub mod memory;
 pub mod mtree;
 mod pending;
+pub mod pinned;
 pub mod qmp;
 pub mod ranges;
 pub mod rate;
@@ -20,5 +21,8 @@ pub mod scan;
 pub mod server;
 pub mod session;
 pub mod slot;
+mod standstill;
 pub mod status;
+#[cfg(test)]
+mod test_vmm;
 mod trouble;

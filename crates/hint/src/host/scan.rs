@@ -5,7 +5,8 @@
 //! paused. A pause is ended when its time is up, and the next one begins after the guest has run for a while.
 //!
 //! What else writes to the memory is not paused: the kernel's vhost threads, devices that were passed through, other
-//! processes that share it (vhost-user). Guests with any of these are refused.
+//! processes that share it (vhost-user), requests of the VMM's own that the kernel serves while it is stopped (Linux AIO,
+//! io_uring). Guests with any of these are refused.
 
 use super::allowance::Allowance;
 use super::guest::Guest;
@@ -16,8 +17,10 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::units::nanos;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::guard::{Guard, Paused};
-use isotherm_linux::hostmem::hole;
-use isotherm_linux::hostmem::ram_file::{self, RamFile};
+use isotherm_linux::hostmem::async_io::{self, AsyncIo};
+use isotherm_linux::hostmem::ram_file::RamFile;
+use isotherm_linux::hostmem::{hole, others};
+use isotherm_linux::proc::ProcessError;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
@@ -52,6 +55,14 @@ pub enum ScanError {
     /// Something else writes to its memory.
     #[error("not scanned for zeros: {0} writes to the memory of process {1} as well and cannot be paused")]
     Writer(String, u32),
+    /// Its requests for input go on while it stands still.
+    #[error(
+        "not scanned for zeros: process {pid} uses {how}, and what it has asked for is written to its memory also while it is paused; start QEMU with aio=threads for each drive, and where it waits by io_uring itself (iothreads), forbid that (sysctl kernel.io_uring_disabled=2)"
+    )]
+    AsyncIo { pid: u32, how: AsyncIo },
+    /// It cannot be looked at.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// It does not stand still in time.
     #[error(
         "process {pid} was not scanned to the end for zeros: again and again its threads did not all stop within {pause:?}; is the machine very busy, or --pause too short?"
@@ -75,8 +86,8 @@ pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64
     let pid = guest.memory().pid();
     let begin = Instant::now();
     let files = guest.memory().files();
-    let of_them: Vec<&RamFile> = files.iter().map(|(_, held)| &held.file).collect();
-    if let Some(writer) = ram_file::other_writer(pid, &of_them) {
+    refuse_async_io(pid)?;
+    if let Some(writer) = others::other_writer(pid, &guest.memory().identities()) {
         return Err(ScanError::Writer(writer, pid));
     }
     let mut dropped = 0;
@@ -96,16 +107,17 @@ pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64
         let result = scan.run(stop);
         dropped += scan.dropped;
         patience = scan.patience;
-        result.map_err(|source| match source.kind() {
-            io::ErrorKind::TimedOut => ScanError::Restless { pid, pause: config.pause },
-            _ => ScanError::Io { pid, source },
-        })?;
+        result?;
     }
     guest.scanned(|s| {
         s.scans += 1;
         s.took_ns = nanos(begin.elapsed());
     });
     Ok(dropped)
+}
+
+fn refuse_async_io(pid: u32) -> Result<(), ScanError> {
+    async_io::used_by(pid)?.map_or(Ok(()), |how| Err(ScanError::AsyncIo { pid, how }))
 }
 
 struct Scan<'a> {
@@ -123,15 +135,23 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+    fn failed(&self, source: io::Error) -> ScanError {
+        let pid = self.guest.memory().pid();
+        match source.kind() {
+            io::ErrorKind::TimedOut => ScanError::Restless { pid, pause: self.config.pause },
+            _ => ScanError::Io { pid, source },
+        }
+    }
+
+    fn run(&mut self, stop: &AtomicBool) -> Result<(), ScanError> {
         let mut candidates = Vec::new();
         let mut at = 0;
-        while let Some(data) = hole::next_data(&self.file.file, at)? {
+        while let Some(data) = hole::next_data(&self.file.file, at).map_err(|e| self.failed(e))? {
             let block = data / BLOCK * BLOCK;
             if block + BLOCK > self.file.size || stop.load(Ordering::Relaxed) {
                 break;
             }
-            if self.is_zero(block)? {
+            if self.is_zero(block).map_err(|e| self.failed(e))? {
                 candidates.push(block);
             }
             if candidates.len() == MOST_CANDIDATES {
@@ -159,7 +179,7 @@ impl Scan<'_> {
         Ok(true)
     }
 
-    fn drop_all(&mut self, candidates: &mut Vec<u64>, stop: &AtomicBool) -> io::Result<()> {
+    fn drop_all(&mut self, candidates: &mut Vec<u64>, stop: &AtomicBool) -> Result<(), ScanError> {
         let mut result = Ok(());
         while !candidates.is_empty() && result.is_ok() {
             // An agent that has come meanwhile knows better.
@@ -189,7 +209,7 @@ impl Scan<'_> {
     }
 
     /// Drops candidates for as long as a pause may last and the limit allows; how long it lasted.
-    fn drop_some(&mut self, candidates: &mut Vec<u64>, allowance: &mut Allowance) -> io::Result<Duration> {
+    fn drop_some(&mut self, candidates: &mut Vec<u64>, allowance: &mut Allowance) -> Result<Duration, ScanError> {
         let begin = Instant::now();
         // Waiting for all threads is part of the pause, so it may not take longer than one.
         let paused = match Paused::new(&self.config.guard, self.guest.process(), self.config.pause) {
@@ -203,12 +223,13 @@ impl Scan<'_> {
                 self.count_pause(begin.elapsed());
                 self.failed_pauses += 1;
                 let again = error.kind() == io::ErrorKind::TimedOut && self.failed_pauses < MOST_FAILED_PAUSES;
-                return if again { Ok(begin.elapsed()) } else { Err(error) };
+                return if again { Ok(begin.elapsed()) } else { Err(self.failed(error)) };
             }
         };
-        let mut result = Ok(());
-        while let Some(block) = candidates.pop() {
-            result = self.drop_one(block, allowance);
+        // Once more: a drive may have been plugged in. From here on it asks for nothing new.
+        let mut result = refuse_async_io(self.guest.memory().pid());
+        while let Some(block) = candidates.pop().filter(|_| result.is_ok()) {
+            result = self.drop_one(block, allowance).map_err(|e| self.failed(e));
             let may_go_on = allowance.wait_ns(BLOCK, 1, monotonic_ns()) == 0;
             if result.is_err() || !may_go_on || paused.elapsed() >= self.config.pause {
                 break;
@@ -249,3 +270,6 @@ impl Scan<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

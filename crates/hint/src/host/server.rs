@@ -1,9 +1,10 @@
 //! All guests at once: who is served, over which connection, and how they stand.
 
-use super::connection::{End, FindKey, Identify, Terms, serve};
+use super::connection::{End, FindKey, Identify, Terms, refuse, serve};
 use super::door::{Caller, Door};
 use super::guest::Guest;
 use super::pending::{Pending, PendingSlot};
+use super::pinned::PinnedFiles;
 use super::scan::{self, ScanConfig};
 use super::session::Closing;
 use super::slot::{GuestSpec, Slot, ended_for_good};
@@ -11,6 +12,7 @@ use super::status::GuestStatus;
 use super::trouble::{Trouble, Weight};
 use crate::protocol::auth::{Exchange, Key, Tag};
 use crate::protocol::{ErrorCode, Hello};
+use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::hostmem::urgency;
 use isotherm_linux::hostmem::{call, peer};
 use isotherm_linux::limits;
@@ -38,6 +40,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 const CONNECTING: Duration = Duration::from_secs(2);
 /// How often it is looked what guests have let go of.
 const CARE_EVERY: Duration = Duration::from_millis(500);
+/// How often all processes are looked at for hardware that has a guest's memory pinned.
+const PINNED_EVERY: Duration = Duration::from_secs(5);
 /// How long threads that wait for a guest, a VMM or the kernel are waited for at the end.
 const ENDING: Duration = Duration::from_secs(2);
 /// How often a sleeping thread looks whether to end.
@@ -62,6 +66,7 @@ struct Shared {
     stop: Arc<AtomicBool>,
     calls: AtomicUsize,
     trouble: Trouble,
+    pinned: Arc<PinnedFiles>,
 }
 
 /// The host side at work; ends all when dropped.
@@ -83,6 +88,7 @@ impl Host {
             stop: Arc::default(),
             calls: AtomicUsize::new(0),
             trouble: Trouble::default(),
+            pinned: Arc::new(PinnedFiles::found()),
         });
         let mut host = Self { shared, doors: Vec::new(), threads: Vec::new() };
         for (number, spec) in host.shared.config.guests.clone().into_iter().enumerate() {
@@ -205,7 +211,8 @@ impl Shared {
             (Some(process), Some(pid)) if process.has_exited() => Err(ended_for_good(pid)),
             (Some(process), _) => {
                 let qmp = spec.qmp.as_deref();
-                Guest::new(process, name, qmp, self.config.bytes_per_second, Arc::clone(&self.stop))
+                let (stop, pinned) = (Arc::clone(&self.stop), Arc::clone(&self.pinned));
+                Guest::new(process, name, qmp, self.config.bytes_per_second, stop, pinned)
                     .map_err(|error| error.to_string())
             }
             (None, Some(pid)) => Err(format!("there was no process {pid} when this began; give the VMM's pid")),
@@ -286,7 +293,7 @@ impl Shared {
                 slots.insert(number, Slot { spec, process, uid: Some(*uid), guest: None, problem: None });
                 Ok(number)
             }
-            Caller::Cid(cid) => slots
+            Caller::Machine { cid, .. } => slots
                 .iter()
                 .find(|(_, slot)| slot.spec.cid == Some(*cid))
                 .map(|(number, _)| *number)
@@ -304,7 +311,8 @@ impl Shared {
         fresh: bool,
     ) -> Terms<'a> {
         let bytes_per_second = self.config.bytes_per_second;
-        Terms { identify, find_key, welcomed, patience, fresh, bytes_per_second, stop: &self.stop }
+        let now_ns = &monotonic_ns;
+        Terms { identify, find_key, welcomed, patience, fresh, bytes_per_second, now_ns, stop: &self.stop }
     }
 
     /// A guest is welcome again: what was wrong with earlier connections is over.
@@ -374,6 +382,11 @@ fn answer_calls(shared: &Arc<Shared>, door: &Door) {
                 continue;
             }
         };
+        if let Some(closing) = caller.refusal() {
+            refuse(stream, &closing);
+            shared.trouble.note(Weight::Closed, closing.why);
+            continue;
+        }
         let slot = match pending.take(caller.peer()) {
             Ok(slot) => slot,
             Err(full) => {
@@ -424,7 +437,12 @@ impl Drop for Call {
 
 /// Looks after the guests' files, again and again: whoever asks for the status does not wait for that.
 fn care_for_all(shared: &Shared) {
+    let mut looked = Instant::now();
     while !shared.stopping() {
+        if looked.elapsed() >= PINNED_EVERY {
+            shared.pinned.look();
+            looked = Instant::now();
+        }
         let guests: Vec<Arc<Guest>> = shared.slots().values().filter_map(|slot| slot.guest.clone()).collect();
         guests.iter().for_each(|guest| guest.care());
         drop(guests);

@@ -32,6 +32,8 @@
 //!   [`Ack`](Message::Ack) if it was the last, and passed over otherwise. (To act twice would drop memory that the
 //!   guest uses again by then.)
 //! * It handles a connection's messages in the order in which they come, and sends `Ack` after the memory was dropped.
+//! * If it did not run for some seconds (it was stopped, or frozen) it closes a connection with a `Bye` before it acts on
+//!   a report there: the guest may have been reset meanwhile, which a connection through a VMM's port outlives.
 //! * **A `Welcome` is a promise**: whatever was reported before the `Hello` that it answers has been dealt with or
 //!   never will be, by this host process or another, over this connection or another.
 //! * **Closing a connection is the same promise** for what was reported over it. Over TCP anybody on the way can make it
@@ -46,8 +48,8 @@
 //!      virtio-serial port; over TCP only after a sealed `Bye` or `Error`. An error of one's own (a time-out, a reset by
 //!      something on the way) is no such end.
 //!
-//!   **Never because time has passed**: a host that was stopped for a minute goes on where it was, and would drop
-//!   memory that is in use again. What is neither acknowledged nor known to be void stays isolated, and no more is
+//!   **Never because time has passed**: a host that was stopped for a minute goes on with the report that it was at, and
+//!   would drop memory that is in use again. What is neither acknowledged nor known to be void stays isolated, and no more is
 //!   reported meanwhile.
 //! * The same holds for what a dead predecessor left isolated. An isolation that ends with the agent's process is
 //!   unsound while a report is on its way.

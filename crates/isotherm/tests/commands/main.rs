@@ -31,6 +31,7 @@ mod node;
 mod node_restart;
 mod node_rules;
 mod node_rules_more;
+mod package_scripts;
 mod presets;
 mod ps;
 mod report;

@@ -1,6 +1,8 @@
 //! What we have changed and must put back, written down before it is done: after `kill -9` the next start reads it.
 //!
-//! It lives in `/run`, which a reboot empties as it undoes the changes. One agent at a time holds its lock.
+//! It lives in `/run`, which is empty after a new start of the machine, as the changes are undone. A reboot does both, too, but a
+//! host that has stalled may act on an old report after it, since the connections of a virtual machine survive it. So people are
+//! told to power the machine off. One agent at a time holds the ledger's lock.
 
 use crate::folder_lock::FolderLock;
 use crate::roots::Roots;
@@ -24,7 +26,8 @@ pub enum LedgerError {
     /// It says what this version does not understand: that would be lost with the first change.
     #[error(
         "{} is not of this version ({why}), and what it says is still to be put back; start the isotherm hint guest that wrote it, \
-         which does that, or reboot this guest, which does it too; then start this one", path.display()
+         which does that, or power this virtual machine off and start it again (after a reboot alone a host could still act on an \
+         old report, and drop memory that the new kernel uses); then start this one", path.display()
     )]
     Foreign {
         path: PathBuf,
@@ -270,6 +273,7 @@ mod tests {
                 }
             };
             assert!(error.contains("hint-guest/taken is not of this version") && error.contains("reboot"), "{error}");
+            assert!(error.contains("power this virtual machine off"), "{error}");
             assert_eq!(fs::read(&path).unwrap(), bytes);
         }
         let whole = Leftover { offline: [7].into(), segments: true, ..Leftover::default() };

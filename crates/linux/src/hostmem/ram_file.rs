@@ -3,7 +3,6 @@
 use crate::folder_lock::FolderLock;
 use crate::proc::maps::MapsLine;
 use crate::proc::{ProcessDir, ProcessError};
-use crate::roots::Roots;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -90,12 +89,12 @@ pub fn of_process(pid: u32, least: u64) -> Result<Vec<RamFile>, ProcessError> {
     Ok(found)
 }
 
-fn is_shared_and_writable(line: &MapsLine<'_>) -> bool {
+pub(super) fn is_shared_and_writable(line: &MapsLine<'_>) -> bool {
     line.is_shared() && line.perms[1] == b'w' && line.inode != 0
 }
 
 /// Device and inode of what is mapped; `None` where it is mapped no longer.
-fn identity_of(dir: &ProcessDir, line: &MapsLine<'_>) -> Result<Option<(u64, u64)>, ProcessError> {
+pub(super) fn identity_of(dir: &ProcessDir, line: &MapsLine<'_>) -> Result<Option<(u64, u64)>, ProcessError> {
     let name = format!("map_files/{:x}-{:x}", line.range.start, line.range.end);
     match std::fs::metadata(dir.file(&name)) {
         Ok(meta) => Ok(Some((meta.dev(), meta.ino()))),
@@ -113,50 +112,6 @@ fn is_writable(dir: &ProcessDir, fd: u32) -> bool {
     })
 }
 
-/// A device through which process `pid` has memory pinned for hardware, if it holds one open: what is dropped under it
-/// is still what the hardware reads and writes, while the guest gets new memory.
-pub fn pinning_device(pid: u32) -> Result<Option<String>, ProcessError> {
-    let dir = ProcessDir::live(pid);
-    let entries = std::fs::read_dir(dir.file("fd")).map_err(|e| dir.error("fd", e))?;
-    let links =
-        entries.flatten().filter_map(|e| std::fs::read_link(e.path()).ok()?.into_os_string().into_string().ok());
-    Ok(links.into_iter().find(|link| pins(link)))
-}
-
-fn pins(link: &str) -> bool {
-    link.starts_with("/dev/vfio/") || link == "/dev/iommu" || link.starts_with("/dev/vhost-vdpa")
-}
-
-/// What else than process `pid` writes to its files, if anything: devices that were passed through to it, the kernel's
-/// vhost threads, another process that has mapped one of them (vhost-user). Processes that cannot be looked at are
-/// passed over.
-pub fn other_writer(pid: u32, files: &[&RamFile]) -> Option<String> {
-    let links = std::fs::read_dir(ProcessDir::live(pid).file("fd"))
-        .ok()?
-        .flatten()
-        .filter_map(|e| std::fs::read_link(e.path()).ok()?.into_os_string().into_string().ok());
-    if let Some(device) = links.into_iter().find(|l| l.starts_with("/dev/vhost-") || l.starts_with("/dev/vfio/")) {
-        return Some(device);
-    }
-    let mut maps = Vec::new();
-    for other in Roots::system().pids().ok()?.into_iter().filter(|other| *other != pid) {
-        let dir = ProcessDir::live(other);
-        if dir.read("maps", &mut maps).is_err() {
-            continue;
-        }
-        let is_ours = |line: &MapsLine<'_>| {
-            let of_file = |f: &&RamFile| f.identity.1 == line.inode;
-            files.iter().any(of_file)
-                && matches!(identity_of(&dir, line), Ok(Some(id)) if files.iter().any(|f| f.identity == id))
-        };
-        let mut lines = maps.split(|byte| *byte == b'\n').filter_map(MapsLine::parse).filter(is_shared_and_writable);
-        if lines.any(|line| is_ours(&line)) {
-            return Some(format!("process {other}"));
-        }
-    }
-    None
-}
-
 /// Whether a file is on a file system that is memory: memfds, tmpfs, hugetlbfs.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between C libraries")]
 fn is_memory(file: &File) -> io::Result<bool> {
@@ -167,15 +122,6 @@ fn is_memory(file: &File) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn devices_that_pin_are_known() {
-        assert!(["/dev/vfio/vfio", "/dev/vfio/12", "/dev/iommu", "/dev/vhost-vdpa-0"].into_iter().all(pins));
-        // The kernel's vhost follows the page table, so that it sees new memory.
-        assert!(!["/dev/vhost-net", "/dev/kvm", "/memfd:/dev/vfio/"].into_iter().any(pins));
-        assert_eq!(pinning_device(std::process::id()).unwrap(), None);
-        assert!(pinning_device(u32::MAX).is_err());
-    }
     use crate::hostmem::shared::SharedMemory;
     use std::time::{Duration, Instant};
 

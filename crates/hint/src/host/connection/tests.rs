@@ -1,7 +1,10 @@
 use super::*;
+use crate::host::pinned::PinnedFiles;
+use crate::host::test_vmm::{RAM, TestVmm};
 use crate::protocol::{MemoryArea, MemoryKind};
 use isotherm_core::addr::AddrRange;
 use std::io::Read;
+use std::sync::Mutex;
 
 fn nobody(_: &Hello) -> Result<Arc<Guest>, Closing> {
     Err(Closing::new(ErrorCode::Denied, "nobody is known"))
@@ -20,6 +23,7 @@ fn who_does_not_greet_is_not_waited_for() {
         patience,
         fresh: false,
         bytes_per_second: 0,
+        now_ns: &monotonic_ns,
         stop: &stop,
     };
     let reader = std::thread::spawn(move || {
@@ -46,6 +50,7 @@ fn flood(bytes: Vec<u8>, fresh: bool) -> Closing {
         patience: None,
         fresh,
         bytes_per_second: 0,
+        now_ns: &monotonic_ns,
         stop: &stop,
     };
     match serve(ours, terms) {
@@ -92,6 +97,7 @@ fn challenged(answer: impl FnOnce(Nonce) -> Vec<u8> + Send + 'static) -> (Closin
         patience: Some(Duration::from_secs(20)),
         fresh: true,
         bytes_per_second: 0,
+        now_ns: &monotonic_ns,
         stop: &stop,
     };
     let closing = match serve(ours, terms) {
@@ -187,4 +193,80 @@ fn a_frame_that_was_tampered_with_ends_the_connection() {
     let closing = tampered(|frame| *frame = Message::Ping(1).encode().unwrap());
     assert!(closing.code == ErrorCode::Malformed && closing.why.contains("without seal"), "{closing:?}");
     assert!(tampered(|_| ()).why.contains("before the greeting"), "untouched, it is read");
+}
+
+/// How a host side ends, and what it says from its welcome on, that stands still for so long between two looks at a
+/// connection, over which meanwhile a report of 2 MiB comes. And what is left of the memory.
+fn stood_still(time: Duration) -> (End, Vec<Message>, u64) {
+    let vmm = TestVmm::start(1, false);
+    let guest = Arc::new(vmm.guest(Arc::new(PinnedFiles::default())).unwrap());
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let report: Mutex<Option<Vec<u8>>> = Mutex::default();
+    let passed = AtomicU64::new(0);
+    let now_ns = || {
+        let now = passed.load(Ordering::SeqCst);
+        // The next reading of the clock, which is after whatever led to this one, is that much later.
+        if let Some(report) = report.lock().unwrap().take() {
+            (&theirs).write_all(&report).unwrap();
+            passed.store(time.as_nanos() as u64, Ordering::SeqCst);
+        }
+        now
+    };
+    let talk = || {
+        let area = |start, end| MemoryArea { range: AddrRange::new(start, end), kind: MemoryKind::Ram };
+        let hello = Hello { memory: vec![area(0x1000, 0xa0000), area(1 << 20, RAM)], ..hello() };
+        (&theirs).write_all(&Message::Hello(hello).encode().unwrap()).unwrap();
+        let mut decoder = Decoder::new();
+        let mut said = Vec::new();
+        while decoder.fill(&mut &theirs).unwrap_or(0) > 0 {
+            while let Some(message) = decoder.message().unwrap() {
+                if let Message::Welcome { token, .. } = message {
+                    let ranges = vec![AddrRange::new(4 << 20, 6 << 20)];
+                    *report.lock().unwrap() = Some(Message::Report { token, batch: 1, ranges }.encode().unwrap());
+                } else if !matches!(message, Message::Greet { .. }) {
+                    said.push(message);
+                    let _ = theirs.shutdown(Shutdown::Both);
+                }
+            }
+        }
+        said
+    };
+    let stop = AtomicBool::new(false);
+    let terms = Terms {
+        identify: &|_| Ok(Arc::clone(&guest)),
+        find_key: None,
+        welcomed: &mut || (),
+        patience: None,
+        fresh: false,
+        bytes_per_second: 0,
+        now_ns: &now_ns,
+        stop: &stop,
+    };
+    std::thread::scope(|scope| {
+        let guest = scope.spawn(talk);
+        let end = serve(ours, terms);
+        (end, guest.join().unwrap(), vmm.resident())
+    })
+}
+
+#[test]
+fn what_was_reported_before_a_standstill_is_not_acted_upon() {
+    let (end, said, left) = stood_still(Duration::ZERO);
+    assert!(matches!(&said[..], [Message::Ack { .. }]), "{end:?} {said:?}");
+    assert_eq!(left, RAM - (2 << 20));
+    let (end, said, left) = stood_still(Duration::from_secs(10));
+    assert!(matches!(end, End::Stood(time) if time == Duration::from_secs(10)), "{end:?}");
+    assert!(matches!(&said[..], [Message::Bye(why)] if why.contains("did not run for 10 s")), "{said:?}");
+    assert_eq!(left, RAM);
+}
+
+#[test]
+fn who_is_refused_at_once_learns_why() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    refuse(ours, &Closing::new(ErrorCode::Denied, "another port, please"));
+    let mut all = Vec::new();
+    theirs.read_to_end(&mut all).unwrap();
+    assert!(
+        matches!(&said(&all, None)[..], [Message::Error { code: ErrorCode::Denied, text }] if text.contains("port"))
+    );
 }

@@ -39,6 +39,7 @@ fn shared(guests: Vec<GuestSpec>) -> Shared {
         stop: Arc::default(),
         calls: AtomicUsize::new(0),
         trouble: Trouble::default(),
+        pinned: Arc::default(),
     }
 }
 

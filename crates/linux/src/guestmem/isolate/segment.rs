@@ -128,23 +128,66 @@ fn remove_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether our user made it: anybody may make a segment with any key.
+/// Whether our user made it: anybody may make a segment with any key, and take from us the right to look at it. One that
+/// has gone in the meantime is nobody's.
 fn made_by_us(id: i32) -> io::Result<bool> {
     let mut stat = std::mem::MaybeUninit::<libc::shmid_ds>::uninit();
     // SAFETY: IPC_STAT writes a shmid_ds to `stat`, which has room for it, if it returns 0.
     let stat = unsafe {
         if libc::shmctl(id, libc::IPC_STAT, stat.as_mut_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            // Ours can be read by our user (mode 0600).
+            let not_ours = error.raw_os_error() == Some(libc::EACCES) || has_gone(&error);
+            return if not_ours { Ok(false) } else { Err(error) };
         }
         stat.assume_init()
     };
     Ok(stat.shm_perm.cuid == rustix::process::geteuid().as_raw())
 }
 
+/// Whether there is no segment of that number any more.
+fn has_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM))
+}
+
+/// Removes it; one that has gone already is no error.
 fn remove(id: i32) -> io::Result<()> {
     // SAFETY: IPC_RMID takes no buffer.
     if unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) } != 0 {
-        return Err(io::Error::last_os_error());
+        let error = io::Error::last_os_error();
+        return if has_gone(&error) { Ok(()) } else { Err(error) };
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+    /// A segment of one page with no key and these rights.
+    fn segment(mode: i32) -> i32 {
+        // SAFETY: shmget takes three numbers and touches none of our memory.
+        let id = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | mode) };
+        assert!(id >= 0, "{}", io::Error::last_os_error());
+        id
+    }
+
+    #[test]
+    fn segments_that_others_hide_or_remove_stop_nothing() {
+        // Capabilities are those of a thread.
+        let looked_at = std::thread::spawn(|| {
+            let (ours, hidden, gone) = (segment(0o600), segment(0), segment(0o600));
+            // The second time there is nothing left of it.
+            [gone, gone].into_iter().for_each(|id| remove(id).unwrap());
+            let all = capabilities(None).unwrap();
+            // As the agent has none for segments of others.
+            let effective = all.effective.difference(CapabilitySet::IPC_OWNER);
+            set_capabilities(None, CapabilitySets { effective, ..all }).unwrap();
+            let found = [ours, hidden, gone].map(|id| made_by_us(id).map_err(|e| e.to_string()));
+            [ours, hidden].into_iter().for_each(|id| remove(id).unwrap());
+            found
+        });
+        assert_eq!(looked_at.join().unwrap(), [Ok(true), Ok(false), Ok(false)]);
+    }
 }

@@ -14,6 +14,7 @@ use isotherm_daemon::service::StatusOnly;
 use isotherm_daemon::socket::BoundSocket;
 use isotherm_hint::host::door::Door;
 use isotherm_hint::host::memory::{GuestMemory, MemoryError};
+use isotherm_hint::host::pinned::PinnedFiles;
 use isotherm_hint::host::scan::ScanConfig;
 use isotherm_hint::host::server::{Host, HostConfig};
 use isotherm_hint::host::slot::GuestSpec;
@@ -187,7 +188,8 @@ fn check(args: &Args) -> anyhow::Result<()> {
 fn probe(spec: &GuestSpec) -> anyhow::Result<()> {
     let Some(pid) = spec.pid else { return Ok(()) };
     let process = PidFd::open(pid).with_context(|| format!("there is no process {pid} (--guest pid={pid})"))?;
-    match GuestMemory::of_process(Arc::new(process), spec.qmp.as_deref(), Arc::default()) {
+    let pinned = Arc::new(PinnedFiles::found());
+    match GuestMemory::of_process(Arc::new(process), spec.qmp.as_deref(), Arc::default(), pinned) {
         Ok(_) => Ok(()),
         Err(MemoryError::Process(error @ ProcessError::Permission { .. })) => {
             Err(error).context("cannot look into the VMM; run as root, or as its user")
