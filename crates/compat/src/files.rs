@@ -153,7 +153,7 @@ impl Files for Combined {
             Found::Above(folder) => {
                 let is_folder = |&&child: &&Inode| self.attr(child).is_ok_and(|attr| attr.folders.is_some());
                 let folders = folder.children.values().filter(is_folder).count();
-                Ok(Attr { mode: 0o755, folders: Some(folders as u32) })
+                Ok(Attr::folder(folders as u32))
             }
             Found::Placed(_, placed, own) => placed.attr(own),
         }

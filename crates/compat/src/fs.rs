@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-/// What every file of sysfs claims to be long.
-const FILE_SIZE: u64 = 4096;
+/// Bytes that readers had best ask for at a time.
+const BLOCK: u32 = 4096;
 /// Folders come and go at any time.
 const NO_CACHE: Duration = Duration::ZERO;
 const NEVER_REUSED: Generation = Generation(0);
@@ -72,7 +72,7 @@ impl Fs {
         let is_folder = attr.folders.is_some();
         Ok(FileAttr {
             ino: INodeNo(inode),
-            size: if is_folder { 0 } else { FILE_SIZE },
+            size: attr.size,
             blocks: 0,
             atime: self.began,
             mtime: self.began,
@@ -84,7 +84,7 @@ impl Fs {
             uid: 0,
             gid: 0,
             rdev: 0,
-            blksize: FILE_SIZE as u32,
+            blksize: BLOCK,
             flags: 0,
         })
     }

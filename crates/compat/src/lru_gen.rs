@@ -53,11 +53,11 @@ impl File {
     }
 
     /// In the kernel those of debugfs can be opened by everybody, but are in a folder that is root's alone.
-    const fn mode(self) -> u16 {
+    const fn attr(self) -> Attr {
         match self {
-            Self::Enabled | Self::MinTtl => 0o644,
-            Self::Generations => 0o600,
-            Self::Full => 0o400,
+            Self::Enabled | Self::MinTtl => Attr::sysfs(0o644),
+            Self::Generations => Attr::sysfs(0o600).of_debugfs(),
+            Self::Full => Attr::sysfs(0o400).of_debugfs(),
         }
     }
 }
@@ -128,9 +128,9 @@ impl Files for LruGen {
 
     fn attr(&self, inode: Inode) -> Result<Attr, Errno> {
         match inode {
-            ROOT => Ok(Attr { mode: 0o755, folders: Some(1) }),
-            SWITCHES => Ok(Attr { mode: 0o755, folders: Some(0) }),
-            _ => Ok(Attr { mode: File::of(inode)?.mode(), folders: None }),
+            ROOT => Ok(Attr::folder(1)),
+            SWITCHES => Ok(Attr::folder(0)),
+            _ => Ok(File::of(inode)?.attr()),
         }
     }
 

@@ -9,7 +9,7 @@ use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::meter::Metric;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
-use isotherm_core::scheme::filter::{Filter, FilterType};
+use isotherm_core::scheme::filter::{Filter, FilterType, core_first};
 use isotherm_core::scheme::goal::{Goal, GoalMetric};
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
 use isotherm_core::scheme::priority::Weights;
@@ -146,7 +146,7 @@ fn watermarks(folder: &Folder) -> Result<Option<Watermarks>, Refused> {
     }))
 }
 
-/// Those of the core first, then those of single pages, then those of the folder of old.
+/// Those of the core first, then those of single pages; those of the folder of old after the others of their kind.
 fn filters(scheme: &Folder) -> Result<Vec<Filter>, Refused> {
     let mut filters = Vec::new();
     for name in ["core_filters", "ops_filters", "filters"] {
@@ -154,6 +154,7 @@ fn filters(scheme: &Folder) -> Result<Vec<Filter>, Refused> {
             filters.push(filter(&folder)?);
         }
     }
+    core_first(&mut filters);
     Ok(filters)
 }
 

@@ -32,6 +32,27 @@ pub struct Attr {
     pub mode: u16,
     /// `None` for a file; else how many folders are in it.
     pub folders: Option<u32>,
+    /// What a file claims to be long, bytes: 4096 in sysfs, 0 in debugfs, however much there is to read. A reader who
+    /// trusts a size other than 0 would look for the end in the wrong place.
+    pub size: u64,
+}
+
+impl Attr {
+    /// A file of sysfs.
+    pub const fn sysfs(mode: u16) -> Self {
+        Self { mode, folders: None, size: 4096 }
+    }
+
+    /// A folder with so many folders in it.
+    pub const fn folder(folders: u32) -> Self {
+        Self { mode: 0o755, folders: Some(folders), size: 0 }
+    }
+
+    /// The same file in debugfs.
+    #[must_use]
+    pub const fn of_debugfs(self) -> Self {
+        Self { size: 0, ..self }
+    }
 }
 
 /// All files and folders.
@@ -100,10 +121,10 @@ impl Tree {
     /// What `stat` tells.
     pub fn attr(&self, inode: Inode) -> Result<Attr, Errno> {
         Ok(match &self.node(inode)?.content {
-            Content::File { file, .. } => Attr { mode: file.mode, folders: None },
+            Content::File { file, .. } => Attr::sysfs(file.mode),
             Content::Folder { children, .. } => {
                 let folders = children.values().filter(|&&child| self.children(child).is_ok()).count();
-                Attr { mode: 0o755, folders: Some(folders as u32) }
+                Attr::folder(folders as u32)
             }
         })
     }

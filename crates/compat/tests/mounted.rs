@@ -256,7 +256,12 @@ fn root_debugfs_files_take_one_write_at_a_time() {
     let mut file = OpenOptions::new().append(true).open(path("attrs")).unwrap();
     file.write_all(b"1000 20000 3000000 4 50\n").unwrap();
     assert_eq!(fs::read_to_string(path("attrs")).unwrap(), "1000 20000 3000000 4 50\n");
-    assert_eq!(fs::metadata(path("attrs")).unwrap().mode() & 0o7777, 0o600);
+    let stat = fs::metadata(path("attrs")).unwrap();
+    assert_eq!((stat.mode() & 0o7777, stat.len()), (0o600, 0), "as in debugfs: its end is where reading ends");
+    let shown = fs::read(path("schemes")).unwrap();
+    let tail = std::process::Command::new("tail").args(["-c", "100"]).arg(path("schemes")).output().unwrap();
+    assert!(shown.len() > 4096 && shown.ends_with(&tail.stdout), "{}", String::from_utf8_lossy(&tail.stdout));
+    assert_eq!(tail.stdout.len(), 100);
     assert_eq!(error_of(fs::write(path("monitor_on"), "off")), Some(1), "EPERM: it is off");
     assert_eq!(error_of(fs::write(path("monitor_on"), "on")), Some(22), "EINVAL: no target");
 }

@@ -99,6 +99,11 @@ impl PageSet {
         }
     }
 
+    /// Adds all pages of `other`.
+    pub fn unite(&mut self, other: &Self) {
+        other.tables.iter().for_each(|(&base, mask)| self.insert_mask(base, mask));
+    }
+
     /// Adds pages of one 2 MiB span.
     pub fn insert_mask(&mut self, base: u64, mask: &PageMask) {
         if *mask != [0; 8] {
@@ -192,6 +197,8 @@ mod tests {
             prop_assert_eq!(kept.len() + outside.len(), set.len());
             outside.subtract(&kept);
             prop_assert_eq!(kept.len() + outside.len(), set.len());
+            outside.unite(&kept);
+            prop_assert_eq!(&outside, &set);
             let before = set.len();
             let mut subtracted = set.clone();
             subtracted.subtract(&PageSet::of(&take));

@@ -52,6 +52,11 @@ impl Exposition {
         }
     }
 
+    /// What `other` has so far, once more.
+    pub fn append(&mut self, other: &Self) {
+        self.0.push_str(&other.0);
+    }
+
     /// The whole text.
     pub fn finish(self) -> String {
         self.0 + "# EOF\n"

@@ -48,7 +48,7 @@ pub fn rules(bytes: &[u8]) {
             Some(MinAge::Fixed(ns)) => ns,
             _ => 120_000_000_000,
         };
-        let scheme = rule.scheme("/a", min_age_ns);
+        let scheme = rule.scheme("/a", min_age_ns, config.pace);
         assert!(scheme.validate().is_ok(), "{scheme:?}: {:?}", scheme.validate());
         let stall = rule.reclaim().and_then(|reclaim| reclaim.cache_policy(min_age_ns)).and_then(|policy| policy.stall);
         assert!(stall.is_none_or(|stall| stall.is_finite() && stall > 0.0), "{rule:?}");

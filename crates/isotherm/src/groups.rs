@@ -2,11 +2,12 @@
 
 use crate::args::target::TargetArgs;
 use isotherm_core::printable::printable;
-use isotherm_linux::cgroup::memory::{Memcg, Memcgs, PageCache};
+use isotherm_linux::cgroup::memory::{Memcg, Memcgs, PageCache, Protection};
 use isotherm_linux::cgroup::names::{ContainerNames, GroupNames};
 use isotherm_linux::roots::Roots;
 use isotherm_view::machine::Row;
 use serde::Serialize;
+use std::io;
 use std::sync::Once;
 
 /// The control groups of this machine, and what containers were called when this was read.
@@ -92,6 +93,16 @@ impl Groups {
     /// The group of a row, where its memory is counted; `None`: it has gone.
     pub fn memcg(&self, path: &str) -> Option<Memcg> {
         self.memcgs.open(path).ok()
+    }
+
+    /// What protects the group at this path and those above it. `None`: it has gone, and so has what protected it. An error where
+    /// that cannot be read, or where nobody knows where groups are.
+    pub fn protections(&self, path: &str) -> Option<io::Result<Vec<Protection>>> {
+        let Some(memcg) = self.memcg(path) else {
+            return self.memcgs.unknown().map(|why| Err(io::Error::other(why)));
+        };
+        let protections = memcg.protections();
+        (protections.is_ok() || memcg.exists()).then_some(protections)
     }
 
     fn cache(&self, row: &Row) -> Option<PageCache> {

@@ -220,6 +220,18 @@ fn a_scheme_is_what_its_files_say() {
 }
 
 #[test]
+fn filters_on_addresses_and_targets_are_asked_before_those_on_pages() {
+    let bed = Bed::ready();
+    bed.write(&format!("{SCHEME}/filters/nr_filters"), "4").unwrap();
+    for (number, kind) in ["young", "target", "anon", "addr"].into_iter().enumerate() {
+        bed.write(&format!("{SCHEME}/filters/{number}/type"), kind).unwrap();
+    }
+    bed.write(&format!("{SCHEME}/filters/3/addr_end"), "4096").unwrap();
+    let kinds: Vec<_> = bed.scheme().filters.iter().map(|f| f.what.name()).collect();
+    assert_eq!(kinds, ["target", "addr", "young", "anon"]);
+}
+
+#[test]
 fn a_pattern_that_cannot_be_matches_nothing() {
     for (file, text) in [("nr_accesses/min", "21"), ("sz/max", "0"), ("age/max", "0")] {
         let bed = Bed::ready();

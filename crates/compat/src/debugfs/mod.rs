@@ -324,7 +324,7 @@ impl Files for Debugfs {
     }
 
     fn attr(&self, inode: Inode) -> Result<Attr, Errno> {
-        self.tree.attr(inode)
+        self.tree.attr(inode).map(Attr::of_debugfs)
     }
 
     fn read(&self, inode: Inode) -> Result<Vec<u8>, Errno> {

@@ -11,7 +11,7 @@ use std::io::{self, BufWriter};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Opens a record anew, for whoever runs this alone. Only what is a plain file of this user's or root's is written over,
+/// Opens a record to be written anew, for whoever runs this alone; what is in it stays until [`observer`] begins. Only what is a plain file of this user's or root's is written over,
 /// and links of others are not followed, so that nobody else chooses what root overwrites.
 pub(super) fn create(path: &Path) -> io::Result<File> {
     let refused = |text: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
@@ -29,16 +29,17 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     if ![0, geteuid().as_raw()].contains(&meta.uid()) {
         return refused("it is somebody else's file; remove it, or name another");
     }
-    file.set_len(0)?;
     Ok(file)
 }
 
-/// Who writes it: bytes are kept until there are `buffer` of them, and flushed at the kdamond's end.
+/// Who writes it, from an empty file on. It is emptied when the kdamond begins, not before: one that is refused must not
+/// cost the record of the one before. Bytes are kept until there are `buffer` of them, and flushed at the kdamond's end.
 pub(super) fn observer(file: File, path: &str, buffer: usize) -> Observer {
     let origin = path.to_owned();
     Box::new(move || {
+        let emptied = file.set_len(0).map_err(|error| WriteError::Io { origin: origin.clone(), written: 0, error });
         let out = BufWriter::with_capacity(buffer, file);
-        let state = exporter(Format::BinaryV1, &origin, Box::new(out));
+        let state = emptied.and_then(|()| exporter(Format::BinaryV1, &origin, Box::new(out)));
         Box::new(match state {
             Ok(export) => Recorder { export: Some(export), failed: None },
             Err(error) => Recorder { export: None, failed: Some(error) },

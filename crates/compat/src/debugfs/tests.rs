@@ -55,7 +55,7 @@ fn at_first_they_hold_what_they_held_after_boot() {
     ] {
         assert_eq!(bed.read(name), text, "{name}");
         let attr = bed.files.attr(bed.files.lookup(ROOT, name).unwrap()).unwrap();
-        assert_eq!((attr.mode, attr.folders), (0o600, None), "{name}");
+        assert_eq!((attr.mode, attr.folders, attr.size), (0o600, None, 0), "{name}");
     }
     assert_eq!(bed.files.list(ROOT).unwrap().len(), 6);
 }
@@ -277,6 +277,18 @@ fn the_record_is_the_old_binary_one() {
         .collect();
     assert_eq!(regions[..2], [(Some(42), 4096, 8192, 7), (Some(42), 8192, 20_480, 7)]);
     assert!(std::fs::read(&path).unwrap().starts_with(b"damon_recfmt_ver"));
+}
+
+#[test]
+fn a_kdamond_that_is_refused_leaves_the_record_before_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damon.data");
+    let bed = Bed::ready();
+    std::fs::write(&path, "the record before").unwrap();
+    bed.write("record", &format!("4096 {}", path.display())).unwrap();
+    bed.fake.0.refuse.store(true, Ordering::Relaxed);
+    assert_eq!(bed.write("monitor_on", "on"), Err(Errno::Invalid));
+    assert_eq!(std::fs::read(&path).unwrap(), b"the record before");
 }
 
 #[test]

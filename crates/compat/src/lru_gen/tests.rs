@@ -66,6 +66,8 @@ fn the_folder_holds_what_the_kernels_does() {
     assert_eq!(names(SWITCHES), ["enabled", "min_ttl_ms"]);
     let mode = |name| bed.files.attr(bed.inode(name)).unwrap().mode;
     assert_eq!(["enabled", "min_ttl_ms", "lru_gen", "lru_gen_full"].map(mode), [0o644, 0o644, 0o600, 0o400]);
+    let size = |name| bed.files.attr(bed.inode(name)).unwrap().size;
+    assert_eq!(["enabled", "min_ttl_ms", "lru_gen", "lru_gen_full"].map(size), [4096, 4096, 0, 0]);
     assert_eq!(bed.files.lookup(SWITCHES, "none"), Err(Errno::NoEntry));
     assert_eq!(bed.files.lookup(bed.inode("enabled"), "x"), Err(Errno::NotDir));
     assert_eq!(bed.files.read(SWITCHES), Err(Errno::Invalid));

@@ -152,7 +152,7 @@ fn every_folder_leads_back_up() {
     let kdamonds = tree.find(ROOT, KDAMONDS).unwrap();
     assert_eq!(tree.find(kdamonds, "../.."), Ok(ROOT));
     assert_eq!(tree.lookup(ROOT, ".."), Ok(ROOT));
-    assert_eq!(tree.attr(kdamonds), Ok(Attr { mode: 0o755, folders: Some(0) }));
+    assert_eq!(tree.attr(kdamonds), Ok(Attr { mode: 0o755, folders: Some(0), size: 0 }));
     assert_eq!(tree.find(kdamonds, "nr_kdamonds/x"), Err(Errno::NotDir));
 }
 

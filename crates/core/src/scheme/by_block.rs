@@ -46,7 +46,7 @@ impl Turn<'_, '_> {
         }
         let runner = &*self.runner;
         let parts = runner.parts(t, &t.mapped());
-        let mut ranges = [parts.undecided, parts.allowed].concat();
+        let mut ranges: Vec<_> = parts.passing.into_iter().flat_map(|(_, ranges)| ranges).collect();
         normalize(&mut ranges);
         let codes = history.accessed_codes(now_ns.saturating_sub(runner.scheme.used_within_ns));
         // At least a page: a block of which none is used is not in use.

@@ -7,7 +7,8 @@
 
 use super::action::Preference;
 use super::apply::{ALL_ADDRESSES, Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn};
-use super::filter::{PageFacts, Verdict, page_passes, split};
+use super::filter::{Verdict, split};
+use super::page_rule::{PageFacts, PageRule};
 use super::pattern::Bounds;
 use super::runner::Runner;
 use super::supply::Walks;
@@ -26,17 +27,31 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The addresses of a target by what filters on mappings say of them.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// Filters on pages have their say.
-    pub undecided: Vec<AddrRange>,
-    pub allowed: Vec<AddrRange>,
+    /// What may be acted on, as a whole or after a look at single pages; each verdict once.
+    pub passing: Vec<(Verdict, Vec<AddrRange>)>,
     pub rejected: Vec<AddrRange>,
 }
 
+impl Parts {
+    /// Where memory of that verdict goes.
+    fn of(&mut self, verdict: Verdict) -> &mut Vec<AddrRange> {
+        if verdict == Verdict::Reject {
+            return &mut self.rejected;
+        }
+        let known = self.passing.iter().position(|(known, _)| *known == verdict);
+        let at = known.unwrap_or_else(|| {
+            self.passing.push((verdict, Vec::new()));
+            self.passing.len() - 1
+        });
+        &mut self.passing[at].1
+    }
+}
+
 impl Runner {
-    /// Whether the action may not be done to anything below a table.
-    fn rejects(&self, table: &Table, per_page: bool) -> bool {
+    /// Whether the action may not be done to anything below a table in memory of that verdict.
+    fn rejects(&self, table: &Table, verdict: Verdict) -> bool {
         let leaf = if table.huge { TABLE_SPAN } else { PAGE_SIZE };
-        if per_page && !page_passes(&self.scheme.filters, PageFacts { young: false, leaf }) {
+        if !PageRule::of(&self.scheme.filters, verdict).passes(PageFacts { young: false, leaf }) {
             return true;
         }
         let least = u64::from(self.scheme.min_density_bp) * 512;
@@ -49,17 +64,11 @@ impl Runner {
 
     pub(super) fn parts(&self, t: &TargetView, ranges: &[AddrRange]) -> Parts {
         let (mut parts, mut pieces) = (Parts::default(), Vec::new());
-        let per_page = self.scheme.filters.iter().any(|f| f.what.is_per_page());
         for &range in ranges {
             pieces.clear();
             split(&self.scheme.filters, &t.subject(), range, &mut pieces);
             for piece in &pieces {
-                let into = match piece.verdict {
-                    Verdict::Reject => &mut parts.rejected,
-                    Verdict::Undecided if per_page => &mut parts.undecided,
-                    Verdict::Undecided | Verdict::Allow => &mut parts.allowed,
-                };
-                push_range(into, piece.range);
+                push_range(parts.of(piece.verdict), piece.range);
             }
         }
         parts
@@ -114,8 +123,8 @@ impl Turn<'_, '_> {
         let ranges = if self.is_regional() { self.matching(t, ALL_ADDRESSES) } else { t.mapped() };
         let parts = self.runner.parts(t, &ranges);
         let mut whole = true;
-        for (ranges, per_page) in [(&parts.undecided, true), (&parts.allowed, false)] {
-            let (victims, found) = self.search(t, ranges, &wanted, per_page, *room);
+        for (verdict, ranges) in &parts.passing {
+            let (victims, found) = self.search(t, ranges, &wanted, *verdict, *room);
             whole &= found.full_at.is_none() && !found.too_large;
             *room -= found.taken;
             for portion in portions(&victims, LOOK_AT_ONCE) {
@@ -137,7 +146,7 @@ impl Turn<'_, '_> {
         t: &TargetView,
         ranges: &[AddrRange],
         wanted: &Codes,
-        per_page: bool,
+        verdict: Verdict,
         room: u64,
     ) -> (Vec<AddrRange>, Found) {
         let (target, mut victims) = (t.live.target, Vec::new());
@@ -147,7 +156,7 @@ impl Turn<'_, '_> {
         let search = Search {
             history,
             wanted,
-            rejects: &|table| runner.rejects(table, per_page),
+            rejects: &|table| runner.rejects(table, verdict),
             leaves_out: &|base| runner.leaves_out(target, base),
         };
         let found = search.run(&self.of_size(history, ranges, 0), room, &mut victims);
@@ -221,8 +230,8 @@ impl Turn<'_, '_> {
                 self.runner.left_out.entry(target).or_default().after_walk(history.walks());
                 let (runner, t) = (&*self.runner, &self.world.targets[&target]);
                 let parts = runner.parts(t, &t.mapped());
-                for (ranges, per_page) in [(&parts.undecided, true), (&parts.allowed, false)] {
-                    let rejects = |table: &Table| runner.rejects(table, per_page);
+                for (verdict, ranges) in &parts.passing {
+                    let rejects = |table: &Table| runner.rejects(table, *verdict);
                     let leaves_out = |base| runner.leaves_out(target, base);
                     let search = Search { history, wanted: &[true; 256], rejects: &rejects, leaves_out: &leaves_out };
                     search.ages(&self.of_size(history, ranges, window_ns), &mut bytes);

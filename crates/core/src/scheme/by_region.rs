@@ -5,6 +5,7 @@ use super::action::{Action, Preference};
 use super::apply::{Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn};
 use super::filter::{FilteredRange, Verdict, split};
 use super::look::{dense_blocks, passing_pages};
+use super::page_rule::PageRule;
 use super::pattern::{age_us, rate_bp};
 use super::priority::{Histogram, score};
 use super::target_view::TargetView;
@@ -146,7 +147,7 @@ impl Turn<'_, '_> {
             }
         }
         let scheme = &self.runner.scheme;
-        let per_page = piece.verdict != Verdict::Allow && scheme.filters.iter().any(|f| f.what.is_per_page());
+        let per_page = matches!(piece.verdict, Verdict::Undecided { .. });
         let looks = scheme.action.harms_hot_pages() || per_page || scheme.min_density_bp > 0;
         if !looks || self.world.source.is_none() {
             return self.whole(t, piece.range);
@@ -157,7 +158,7 @@ impl Turn<'_, '_> {
                 return self.stop(t, at);
             }
             let chunk = AddrRange::new(at, piece.range.end.min((at / LOOK_AT_ONCE + 1) * LOOK_AT_ONCE));
-            let mut pages = self.pages(t, chunk, per_page);
+            let mut pages = self.pages(t, FilteredRange { range: chunk, verdict: piece.verdict });
             if let Some(left_out) = self.runner.left_out.get(&t.live.target).filter(|l| !l.in_flight.is_empty()) {
                 let mut free = PageSet::of(&pages);
                 free.subtract(&left_out.in_flight);
@@ -209,16 +210,16 @@ impl Turn<'_, '_> {
     }
 
     /// The pages of a chunk that may be acted on: present, observable, and passing the filters that look at pages.
-    fn pages(&mut self, t: &TargetView, chunk: AddrRange, per_page: bool) -> Vec<AddrRange> {
+    fn pages(&mut self, t: &TargetView, chunk: FilteredRange) -> Vec<AddrRange> {
         let target = t.live.target;
         let Some(source) = self.world.source.as_deref_mut() else { return Vec::new() };
         let scheme = &self.runner.scheme;
         let mut pages = Vec::new();
         let rejected = if scheme.min_density_bp > 0 {
-            dense_blocks(source, target, chunk, scheme.min_density_bp, &mut pages)
+            dense_blocks(source, target, chunk.range, scheme.min_density_bp, &mut pages)
         } else {
-            let filters: &[_] = if per_page { &scheme.filters } else { &[] };
-            passing_pages(source, target, &[chunk], filters, &mut pages).map(|present| {
+            let rule = PageRule::of(&scheme.filters, chunk.verdict);
+            passing_pages(source, target, &[chunk.range], rule, &mut pages).map(|present| {
                 self.tally.looked += present;
                 present - total_len(&pages).min(present)
             })

@@ -1,10 +1,16 @@
 //! What paging out has really brought: how much memory went, how much of it came back, and when.
 
+mod pauses;
+mod present;
+
+pub(crate) use pauses::{LookCost, Pauses};
+
 use crate::addr::{AddrRange, PAGE_SIZE};
 use crate::history::reaccessed::Reaccessed;
 use crate::pages::PageSet;
-use crate::source::{AccessSource, Clear, SourceError};
+use crate::source::{AccessSource, SourceError};
 use crate::target::TargetId;
+use present::{Wanted, absent};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
@@ -12,10 +18,8 @@ use std::collections::{HashMap, VecDeque};
 pub(crate) const SOON_NS: u64 = 10_000_000_000;
 /// The second mark at which is counted what came back.
 pub(crate) const LATER_NS: u64 = 60_000_000_000;
-/// How often what went is looked for.
+/// How often what went is looked for, where that costs little.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
-/// How often everything that is out is looked for, not only what went lately.
-const LOOK_AT_ALL_EVERY_NS: u64 = 10_000_000_000;
 /// From so many young batches on a batch is made of what goes of a target within [`LONG_BATCH_NS`], instead of within
 /// [`LOOK_EVERY_NS`].
 const MANY_BATCHES: usize = 64;
@@ -78,19 +82,7 @@ pub(crate) struct EffectTracker {
     back: Reaccessed,
     looked_ns: u64,
     looked_at_all_ns: u64,
-}
-
-/// Those of `pages` that are not present.
-fn absent(source: &mut dyn AccessSource, target: TargetId, pages: &PageSet) -> Result<PageSet, SourceError> {
-    let mut out = pages.clone();
-    source.scan(target, &pages.ranges(), Clear::Nothing, &mut |bits| {
-        if bits.leaf_shift > 12 {
-            out.remove(AddrRange::new(bits.base, bits.base + (1 << bits.leaf_shift)));
-        } else {
-            out.remove_mask(bits.base, &bits.present);
-        }
-    })?;
-    Ok(out)
+    cost: LookCost,
 }
 
 /// Joins neighbours until there are few enough: those of which the longest and the shortest idle time at `now_ns` have the least ratio.
@@ -102,7 +94,7 @@ fn join(old: &mut Vec<Old>, now_ns: u64) {
         let Some(at) = (0..old.len() - 1).min_by(|a, b| ratio(a).total_cmp(&ratio(b))) else { return };
         let longer = old.remove(at);
         old[at].earliest_ns = longer.earliest_ns;
-        longer.out.ranges().iter().for_each(|&r| old[at].out.insert(r));
+        old[at].out.unite(&longer.out);
     }
 }
 
@@ -135,7 +127,7 @@ impl EffectTracker {
         let added = match self.batches.iter_mut().rev().find(joins) {
             Some(last) => {
                 let before = last.out.len();
-                out.ranges().iter().for_each(|&r| last.out.insert(r));
+                last.out.unite(&out);
                 let added = last.out.len() - before;
                 last.bytes += added;
                 last.idle_since_ns = last.idle_since_ns.max(idle_since_ns);
@@ -152,44 +144,73 @@ impl EffectTracker {
         Ok(out)
     }
 
-    /// Looks for what came back; about once a second, to be called more often. A target that has gone is forgotten.
-    pub fn look(&mut self, source: &mut dyn AccessSource, now_ns: u64) {
-        if now_ns < self.looked_ns + LOOK_EVERY_NS {
+    /// Looks for what came back, if the pause since the last time is over. A target that has gone is forgotten. `mapped`: the addresses
+    /// that a target has mapped (sorted, disjoint), where that is known; what it has unmapped is not out any more.
+    pub fn look(
+        &mut self,
+        source: &mut dyn AccessSource,
+        mapped: &dyn Fn(TargetId) -> Option<Vec<AddrRange>>,
+        pauses: Pauses,
+        now_ns: u64,
+    ) {
+        if now_ns < self.looked_ns + pauses.lately_ns {
             return;
         }
+        let cost_before_ns = source.cost().monitor_ns;
         let before_ns = std::mem::replace(&mut self.looked_ns, now_ns);
-        let mut gone = Vec::new();
+        let is_of_all = now_ns >= self.looked_at_all_ns + pauses.all_ns;
+        if is_of_all {
+            self.forget_unmapped(mapped);
+        }
+        let mut wanted = Wanted::default();
+        self.batches.iter().for_each(|batch| wanted.add(batch.target, &batch.out));
+        if is_of_all {
+            self.old.iter().for_each(|(&target, sets)| sets.iter().for_each(|set| wanted.add(target, &set.out)));
+        }
+        let present = wanted.find(source);
         for batch in &mut self.batches {
-            let Ok(still) = absent(source, batch.target, &batch.out) else {
-                gone.push(batch.target);
-                continue;
-            };
-            let back = batch.out.len() - still.len();
-            batch.out = still;
+            let back = present.take_from(batch.target, &mut batch.out);
             batch.back += back;
             self.back.add(batch.idle_at(before_ns), back / PAGE_SIZE);
-            let age = now_ns.saturating_sub(batch.time_ns);
-            if age <= SOON_NS + LOOK_EVERY_NS {
+            // When it came back lies between the two looks: in the middle, on average.
+            let age_ns = now_ns.saturating_sub(batch.time_ns).saturating_sub((now_ns - before_ns) / 2);
+            if age_ns <= SOON_NS + LOOK_EVERY_NS / 2 {
                 self.effect.back_10s += back;
             }
             self.effect.back_60s += back;
         }
-        if now_ns >= self.looked_at_all_ns + LOOK_AT_ALL_EVERY_NS {
+        if is_of_all {
             let before_ns = std::mem::replace(&mut self.looked_at_all_ns, now_ns);
             for (&target, sets) in &mut self.old {
                 for set in &mut *sets {
-                    let Ok(still) = absent(source, target, &set.out) else {
-                        gone.push(target);
-                        break;
-                    };
-                    let idle_ns = before_ns.saturating_sub(set.idle_since_ns);
-                    self.back.add(idle_ns, (set.out.len() - still.len()) / PAGE_SIZE);
-                    set.out = still;
+                    let back = present.take_from(target, &mut set.out);
+                    self.back.add(before_ns.saturating_sub(set.idle_since_ns), back / PAGE_SIZE);
                 }
                 sets.retain(|set| !set.out.is_empty());
             }
         }
-        gone.iter().for_each(|&t| self.forget(t));
+        present.gone.iter().for_each(|&target| self.forget(target));
+        self.count(now_ns);
+        let cost_ns = source.cost().monitor_ns.saturating_sub(cost_before_ns);
+        *if is_of_all { &mut self.cost.all_ns } else { &mut self.cost.lately_ns } = cost_ns;
+    }
+
+    /// Memory that its program has unmapped never comes back; what is mapped later at the same addresses is another.
+    fn forget_unmapped(&mut self, mapped: &dyn Fn(TargetId) -> Option<Vec<AddrRange>>) {
+        let mut known = HashMap::new();
+        let mut keep_mapped = |target, out: &mut PageSet| {
+            if let Some(ranges) = known.entry(target).or_insert_with(|| mapped(target)) {
+                out.keep(ranges);
+            }
+        };
+        self.batches.iter_mut().for_each(|batch| keep_mapped(batch.target, &mut batch.out));
+        for (&target, sets) in &mut self.old {
+            sets.iter_mut().for_each(|set| keep_mapped(target, &mut set.out));
+        }
+    }
+
+    /// Makes what is no longer young old, and counts anew.
+    fn count(&mut self, now_ns: u64) {
         while self.batches.front().is_some_and(|b| now_ns >= b.time_ns + LATER_NS) {
             let batch = self.batches.pop_front().expect("just seen");
             let old = self.old.entry(batch.target).or_default();
@@ -217,6 +238,11 @@ impl EffectTracker {
         self.old.remove(&target);
     }
 
+    /// What the last looks took.
+    pub const fn cost(&self) -> LookCost {
+        self.cost
+    }
+
     /// What came back since the start, by how long it had certainly been idle.
     pub const fn back(&self) -> Reaccessed {
         self.back
@@ -229,33 +255,4 @@ impl EffectTracker {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_joins_a_batch_may_have_been_in_use_until_then() {
-        let batch =
-            |idle_since_ns| Batch { target: 0, time_ns: 10, idle_since_ns, out: PageSet::default(), bytes: 0, back: 0 };
-        assert_eq!((batch(12).idle_at(5), batch(12).idle_at(15), batch(4).idle_at(5)), (0, 3, 6));
-    }
-
-    #[test]
-    fn what_has_been_idle_for_about_as_long_is_joined_and_counts_as_idle_for_the_shorter_time() {
-        // A batch each second for an hour.
-        let mut old: Vec<Old> = Vec::new();
-        for second in 0..3600 {
-            let since_ns = second * 1_000_000_000;
-            let out = PageSet::of(&[AddrRange::new(second * PAGE_SIZE, (second + 1) * PAGE_SIZE)]);
-            old.push(Old { idle_since_ns: since_ns, earliest_ns: since_ns, out });
-            join(&mut old, since_ns + LATER_NS);
-        }
-        assert_eq!((old.len(), old.iter().map(|old| old.out.len()).sum::<u64>()), (MOST_OLD, 3600 * PAGE_SIZE));
-        assert!(old.is_sorted_by_key(|old| old.idle_since_ns));
-        let now_ns = 3599 * 1_000_000_000 + LATER_NS;
-        for set in &old {
-            let (longest, counted) = (now_ns - set.earliest_ns, now_ns - set.idle_since_ns);
-            assert!(longest as f64 <= 1.5 * counted as f64, "{longest} counts as {counted}");
-            assert!(set.out.ranges().iter().all(|r| r.start / PAGE_SIZE * 1_000_000_000 <= set.idle_since_ns));
-        }
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use super::Scheme;
 use super::apply::{Turn, World};
+use super::effect::LookCost;
 use super::goal::{Goal, GoalMetric};
 use super::idle::IdleReason;
 use super::pace::Pace;
@@ -99,13 +100,14 @@ impl SchemeEngine {
         self.dry_run
     }
 
-    /// Replaces the schemes. One that keeps its place and its action keeps what it has learnt.
+    /// Replaces the schemes. One that keeps its place, its action and its control group keeps what it has learnt.
     pub fn commit(&mut self, schemes: Vec<Scheme>) {
         let mut old: Vec<Option<Runner>> = self.runners.drain(..).map(Some).collect();
         for (i, scheme) in schemes.into_iter().enumerate() {
             let mut fresh = Runner::new(scheme);
-            if let Some(old) = old.get_mut(i).and_then(Option::take).filter(|o| o.scheme.action == fresh.scheme.action)
-            {
+            let is_same =
+                |old: &Runner| old.scheme.action == fresh.scheme.action && old.scheme.group == fresh.scheme.group;
+            if let Some(old) = old.get_mut(i).and_then(Option::take).filter(is_same) {
                 fresh.learn_from(old);
             }
             self.runners.push(fresh);
@@ -257,7 +259,9 @@ impl SchemeEngine {
             runner.finished(&outcome, reborrow(&mut source).filter(|_| !self.dry_run), now_ns);
         }
         if let Some(source) = source {
-            self.runners.iter_mut().for_each(|r| r.effect.look(source, now_ns));
+            let pauses = self.runners.iter().map(|r| r.effect.cost()).sum::<LookCost>().pauses();
+            let mapped = |target| self.targets.get(&target).and_then(TargetView::known_ranges);
+            self.runners.iter_mut().for_each(|r| r.effect.look(source, &mapped, pauses, now_ns));
         }
     }
 

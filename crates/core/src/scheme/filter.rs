@@ -1,8 +1,10 @@
 //! Filters: which of the matching memory a scheme may act on.
 //!
-//! As in DAMOS: the first filter that matches decides; where none does, the opposite of the last one's verdict holds.
-//! Filters that speak of addresses, targets and mappings come first and split regions; those that must look at single
-//! pages come after, and an explicit allowance by the first kind passes them by.
+//! The first filter that matches decides; where none does, the opposite of the last one's verdict holds. Those that speak
+//! of addresses, targets and mappings split regions; where one that must look at single pages comes before what decides
+//! there, pages are judged one by one.
+//!
+//! DAMOS has two lists, of which that of addresses and targets comes first: [`core_first`] makes one of them.
 
 use crate::addr::{AddrRange, PAGE_SIZE};
 use crate::mapping::{Mapping, MappingKind};
@@ -49,7 +51,7 @@ pub struct Filter {
 
 impl FilterType {
     /// Whether single pages must be looked at.
-    pub(crate) const fn is_per_page(&self) -> bool {
+    const fn is_per_page(&self) -> bool {
         matches!(self, Self::Young | Self::HugepageSize { .. })
     }
 
@@ -89,8 +91,13 @@ impl FilterType {
 pub enum Verdict {
     /// Left alone.
     Reject,
-    /// Passes the filters that look at whole mappings; those that look at pages still speak.
-    Undecided,
+    /// Single pages must be looked at.
+    Undecided {
+        /// Those that look at pages among so many filters at the front of the list decide.
+        first: usize,
+        /// What holds for pages that none of them matches: whether they may be acted on.
+        otherwise: bool,
+    },
     /// Passes, whatever the filters that look at pages would say.
     Allow,
 }
@@ -115,10 +122,16 @@ pub struct Subject<'a> {
     pub mappings: &'a [Mapping],
 }
 
+/// Puts filters in the order in which DAMOS asks them: those of addresses and targets, which its core looks at, come
+/// before all others. Each kind stays in its order.
+pub fn core_first(filters: &mut [Filter]) {
+    filters.sort_by_key(|f| !matches!(f.what, FilterType::Addr(_) | FilterType::Target(_)));
+}
+
 /// Splits `region` where verdicts change; pieces are sorted and cover all of it.
 pub fn split(filters: &[Filter], subject: &Subject, region: AddrRange, out: &mut Vec<FilteredRange>) {
     if filters.iter().all(|f| f.what.is_per_page()) {
-        return out.push(FilteredRange { range: region, verdict: Verdict::Undecided });
+        return out.push(FilteredRange { range: region, verdict: verdict(filters, subject, region) });
     }
     let mut cuts = vec![region.start, region.end];
     for f in filters {
@@ -150,17 +163,17 @@ pub fn split(filters: &[Filter], subject: &Subject, region: AddrRange, out: &mut
 fn verdict(filters: &[Filter], subject: &Subject, range: AddrRange) -> Verdict {
     let at = subject.mappings.partition_point(|m| m.range.end <= range.start);
     let mapping = subject.mappings.get(at).filter(|m| m.range.contains(range.start));
-    let coarse = || filters.iter().filter(|f| !f.what.is_per_page());
-    for f in coarse() {
-        if matches(&f.what, subject, range, mapping) == Some(f.matching) {
-            return if f.allow { Verdict::Allow } else { Verdict::Reject };
-        }
-    }
-    let any_per_page = filters.iter().any(|f| f.what.is_per_page());
-    match coarse().last() {
-        // Those that look at pages have the last word where there are any.
-        Some(last) if last.allow && !any_per_page => Verdict::Reject,
-        _ => Verdict::Undecided,
+    // Never one that looks at pages: of those nothing is known here.
+    let decides = filters.iter().position(|f| matches(&f.what, subject, range, mapping) == Some(f.matching));
+    let otherwise = match decides {
+        Some(at) => filters[at].allow,
+        None => filters.last().is_none_or(|last| !last.allow),
+    };
+    let before = &filters[..decides.unwrap_or(filters.len())];
+    match before.iter().rposition(|f| f.what.is_per_page()) {
+        Some(last) => Verdict::Undecided { first: last + 1, otherwise },
+        None if otherwise => Verdict::Allow,
+        None => Verdict::Reject,
     }
 }
 
@@ -185,31 +198,6 @@ pub const fn pages_of(addresses: &AddrRange) -> AddrRange {
 /// The name that filters see.
 pub(crate) fn shown_name(mapping: &Mapping) -> &str {
     if mapping.name.is_empty() { "[anon]" } else { &mapping.name }
-}
-
-/// What is known of a page when filters that look at pages speak.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageFacts {
-    /// Accessed since it was last looked at.
-    pub young: bool,
-    /// Size of what maps it, bytes.
-    pub leaf: u64,
-}
-
-/// The verdict of the filters that look at pages.
-pub(crate) fn page_passes(filters: &[Filter], facts: PageFacts) -> bool {
-    let per_page = || filters.iter().filter(|f| f.what.is_per_page());
-    for f in per_page() {
-        let is = match f.what {
-            FilterType::Young => facts.young,
-            FilterType::HugepageSize { min, max } => facts.leaf > 4096 && (min..=max).contains(&facts.leaf),
-            _ => continue,
-        };
-        if is == f.matching {
-            return f.allow;
-        }
-    }
-    per_page().last().is_none_or(|last| !last.allow)
 }
 
 #[cfg(test)]
@@ -238,7 +226,7 @@ mod tests {
         Filter { what, matching, allow }
     }
 
-    use Verdict::{Allow, Reject, Undecided};
+    use Verdict::{Allow, Reject};
 
     #[test]
     fn regions_split_at_mappings_and_addresses() {
@@ -247,7 +235,7 @@ mod tests {
         let addr = filter(FilterType::Addr(AddrRange::new(0x2000, 0x3000)), true, false);
         assert_eq!(
             pieces(&[addr], (0x1000, 0x5000)),
-            [(0x1000, 0x2000, Undecided), (0x2000, 0x3000, Reject), (0x3000, 0x5000, Undecided)]
+            [(0x1000, 0x2000, Allow), (0x2000, 0x3000, Reject), (0x3000, 0x5000, Allow)]
         );
         // In the midst of pages.
         for allow in [true, false] {
@@ -271,10 +259,11 @@ mod tests {
     fn without_a_match_the_opposite_of_the_last_holds() {
         let other_target = |allow| [filter(FilterType::Target(1), true, allow)];
         assert_eq!(pieces(&other_target(true), (0x1000, 0x2000)), [(0x1000, 0x2000, Reject)]);
-        assert_eq!(pieces(&other_target(false), (0x1000, 0x2000)), [(0x1000, 0x2000, Undecided)]);
+        assert_eq!(pieces(&other_target(false), (0x1000, 0x2000)), [(0x1000, 0x2000, Allow)]);
         let mut with_young = other_target(true).to_vec();
         with_young.push(filter(FilterType::Young, true, false));
-        assert_eq!(pieces(&with_young, (0x1000, 0x2000)), [(0x1000, 0x2000, Undecided)]);
+        let undecided = Verdict::Undecided { first: 2, otherwise: true };
+        assert_eq!(pieces(&with_young, (0x1000, 0x2000)), [(0x1000, 0x2000, undecided)]);
     }
 
     #[test]
@@ -286,14 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn young_pages_are_kept() {
-        let f = [filter(FilterType::Young, true, false)];
-        assert!(!page_passes(&f, PageFacts { young: true, leaf: 4096 }));
-        assert!(page_passes(&f, PageFacts { young: false, leaf: 4096 }));
-        assert!(page_passes(&[], PageFacts { young: true, leaf: 4096 }));
-        let huge = [filter(FilterType::HugepageSize { min: 0, max: u64::MAX }, true, true)];
-        assert!(page_passes(&huge, PageFacts { young: true, leaf: 2 << 20 }));
-        assert!(!page_passes(&huge, PageFacts { young: true, leaf: 4096 }));
+    fn pages_are_looked_at_only_where_that_can_matter() {
+        let filters = [
+            filter(FilterType::Anon, true, true),
+            filter(FilterType::Young, true, false),
+            filter(FilterType::Locked, false, false),
+        ];
+        let undecided = Verdict::Undecided { first: 2, otherwise: false };
+        assert_eq!(pieces(&filters, (0x1000, 0xa000))[0], (0x1000, 0x5000, Allow), "allowed before the question comes");
+        assert_eq!(pieces(&filters, (0x8000, 0xa000)), [(0x8000, 0xa000, undecided)]);
     }
 
     proptest! {

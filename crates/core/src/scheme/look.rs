@@ -1,22 +1,21 @@
 //! Which pages of matching memory an action is for, as the page tables show them.
 
-use super::filter::{Filter, FilterType, PageFacts, page_passes};
+use super::page_rule::{PageFacts, PageRule};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};
 use crate::pages::{mask_of, push_range, push_runs};
 use crate::source::{AccessSource, Clear, SourceError};
 use crate::target::TargetId;
 
-/// Appends the present, observable pages of `ranges` that pass the filters on pages; how many bytes were present. A
-/// filter on young pages clears their bits, so that the next look tells of the time in between.
+/// Appends the present, observable pages of `ranges` that pass by `rule`; how many bytes were present. Where the rule asks
+/// for young pages, their bits are cleared, so that the next look tells of the time in between.
 pub(super) fn passing_pages(
     source: &mut dyn AccessSource,
     target: TargetId,
     ranges: &[AddrRange],
-    filters: &[Filter],
+    rule: PageRule,
     out: &mut Vec<AddrRange>,
 ) -> Result<u64, SourceError> {
-    let young = filters.iter().any(|f| matches!(f.what, FilterType::Young));
-    let clear = if young { Clear::All } else { Clear::Nothing };
+    let clear = if rule.asks_young() { Clear::All } else { Clear::Nothing };
     let (mut present, mut range) = (0, 0);
     source.scan(target, ranges, clear, &mut |bits| {
         while range < ranges.len() && ranges[range].end <= bits.base {
@@ -29,7 +28,7 @@ pub(super) fn passing_pages(
             for i in 0..8 {
                 let there = asked[i] & bits.present[i] & !bits.blind[i];
                 present += u64::from(there.count_ones()) * PAGE_SIZE;
-                let passes = |young| page_passes(filters, PageFacts { young, leaf });
+                let passes = |young| rule.passes(PageFacts { young, leaf });
                 passing[i] |= there & bits.accessed[i] & if passes(true) { u64::MAX } else { 0 };
                 passing[i] |= there & !bits.accessed[i] & if passes(false) { u64::MAX } else { 0 };
             }

@@ -27,6 +27,7 @@ mod left_out;
 mod look;
 mod pace;
 pub mod page_cache;
+mod page_rule;
 mod patience;
 pub mod pattern;
 pub mod priority;

@@ -21,6 +21,11 @@ impl TargetView {
         Subject { target: self.live.target, cgroup: self.cgroup.as_deref(), mappings: &self.mappings }
     }
 
+    /// All that is mapped: sorted, disjoint; `None`: not known yet.
+    pub fn known_ranges(&self) -> Option<Vec<AddrRange>> {
+        (!self.mappings.is_empty()).then(|| self.mappings.iter().map(|m| m.range).collect())
+    }
+
     /// All that is mapped and can be acted on.
     pub fn mapped(&self) -> Vec<AddrRange> {
         self.mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect()

@@ -4,6 +4,7 @@ mod run;
 mod shared;
 #[path = "../toy/mod.rs"]
 mod toy;
+mod unmapped;
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
 use isotherm_core::attrs::MonitorAttrs;
@@ -424,6 +425,13 @@ fn other_schemes_take_over_what_is_theirs_and_nothing_else() {
     let stats = run.stats();
     assert_eq!((stats.sz_tried, stats.sz_applied, stats.effect.out), (0, 0, 0));
     assert!(run.engine.log().entries().any(|e| e.action == Action::PageOut), "the log knows all the same");
+
+    // The same action for another control group: what the first one had is not the second one's.
+    let mut run = Run::new(&[pages(0, 4000)], &[pages(0, 10)], vec![Scheme::new(Action::Stat, idle_for(0))]);
+    run.run(S);
+    assert!(run.stats().sz_tried > 0);
+    run.engine.commit(vec![Scheme { group: Some("/b".into()), ..Scheme::new(Action::Stat, idle_for(0)) }]);
+    assert_eq!(run.stats().sz_tried, 0);
 }
 
 #[test]

@@ -126,6 +126,11 @@ impl Memcgs {
         format!("/{}", names.join("/"))
     }
 
+    /// Why it is not known where groups are whose memory is controlled; `None`: it is known, or the kernel controls none.
+    pub fn unknown(&self) -> Option<&'static str> {
+        self.setup.unknown
+    }
+
     /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it.
     pub fn open(&self, path: &str) -> Result<Memcg, NoMemcg> {
         Memcg::find(&self.setup, &self.roots, path)

@@ -15,6 +15,8 @@ pub struct CgroupSetup {
     pub v1_memory: Option<PathBuf>,
     /// Our own group's folder in the hierarchy that controls memory (else in v2), with the mount in front.
     pub own: Option<PathBuf>,
+    /// Why it is not known where groups are whose memory is controlled. `None`: it is known, or the kernel controls none.
+    pub(crate) unknown: Option<&'static str>,
     view: View,
 }
 
@@ -35,7 +37,8 @@ impl CgroupSetup {
     /// Reads `/proc/self/mountinfo` and `/proc/self/cgroup`.
     pub fn read(roots: &Roots) -> Self {
         let (mut v2, mut v1_memory) = (Vec::new(), Vec::new());
-        for line in roots.read("/proc/self/mountinfo").unwrap_or_default().lines() {
+        let mounts = roots.read("/proc/self/mountinfo").unwrap_or_default();
+        for line in mounts.lines() {
             // id parent device root mount-point options [optional fields] - type source super-options
             let Some((left, right)) = line.split_once(" - ") else { continue };
             let mut left = left.split(' ').skip(3);
@@ -53,8 +56,18 @@ impl CgroupSetup {
         let point = |mount: Option<&Mounted>| mount.map(|mount| mount.point.clone());
         let mut setup = Self { v2: point(v2), v1_memory: point(v1_memory), ..Self::default() };
         if let Some(v2) = &setup.v2 {
-            let text = roots.line(v2.join("cgroup.controllers")).unwrap_or_default();
+            // A hierarchy without controllers has an empty one.
+            let text = roots.read(v2.join("cgroup.controllers"));
+            if text.is_err() && setup.v1_memory.is_none() {
+                setup.unknown = Some("cgroup.controllers of the mounted hierarchy cannot be read");
+            }
+            let text = text.unwrap_or_default();
             setup.v2_controllers = text.split_whitespace().map(str::to_owned).collect();
+        } else if setup.v1_memory.is_none() {
+            setup.unknown = Some(match mounts.is_empty() {
+                true => "/proc/self/mountinfo cannot be read",
+                false => "no hierarchy of control groups is mounted here",
+            });
         }
         let is_v1 = setup.memory_mount().is_some_and(|(_, is_v2)| !is_v2);
         let mount = if is_v1 { v1_memory } else { v2 };
@@ -158,9 +171,22 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_is_not_taken_for_a_kernel_without_a_memory_controller() {
+        let mounts =
+            ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n");
+        let unknown = |files: &[(&str, &str)]| CgroupSetup::read(&tree(files).roots).unknown;
+        assert_eq!(unknown(&[mounts, ("sys/fs/cgroup/cgroup.controllers", "cpu pids\n")]), None);
+        assert_eq!(unknown(&[mounts, ("sys/fs/cgroup/cgroup.controllers", "")]), None);
+        assert!(unknown(&[mounts]).is_some_and(|why| why.starts_with("cgroup.controllers")));
+        let others = ("proc/self/mountinfo", "30 23 0:26 / /proc rw - proc proc rw\n");
+        assert!(unknown(&[others]).is_some_and(|why| why.starts_with("no hierarchy")));
+        assert_eq!(unknown(&[("proc/self/mountinfo", HYBRID_MOUNTS)]), None, "memory is controlled by v1");
+    }
+
+    #[test]
     fn missing_files_are_not_mounted() {
         let c = CgroupSetup::read(&tree(&[]).roots);
-        assert_eq!(c, CgroupSetup::default());
+        assert_eq!(c, CgroupSetup { unknown: Some("/proc/self/mountinfo cannot be read"), ..CgroupSetup::default() });
         assert_eq!(c.describe(), "not mounted");
     }
 }

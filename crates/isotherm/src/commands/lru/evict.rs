@@ -1,7 +1,7 @@
 //! `isotherm lru evict`.
 
 use super::engine::EngineName;
-use super::live::Processes;
+use super::live::{Member, Processes};
 use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::Usage;
@@ -9,6 +9,7 @@ use isotherm_core::keeper::MIN_GENS;
 use isotherm_core::keeper::creation_times::CreationTimes;
 use isotherm_core::keeper::memory::{Evicted, Memory};
 use isotherm_core::keeper::plan::Plan;
+use isotherm_core::target::TargetId;
 use isotherm_core::units::format_size;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -114,34 +115,60 @@ fn evict(processes: &mut Processes, args: &Args) -> anyhow::Result<Evicted> {
         }
         return Ok(sum);
     }
-    // All processes as one memory: the coldest pages of all go first.
-    let mut whole = Memory::default();
-    let mut created = BTreeMap::new();
-    for (&target, (_, memory)) in &mut processes.all {
-        created.insert(target, memory.created().cloned());
-        whole.spaces.append(&mut memory.spaces);
-    }
     let wanted = args.bytes.unwrap_or(0);
-    let mut plan = Plan::default();
-    while sum.out < wanted && !processes.live.interrupted() {
-        if plan.is_empty() {
-            plan = whole.plan(args.swappiness, (wanted - sum.out).saturating_mul(2), MIN_GENS as u8);
+    let live = &mut processes.live;
+    as_one(&mut processes.all, |whole| {
+        let mut plan = Plan::default();
+        while sum.out < wanted && !live.interrupted() {
             if plan.is_empty() {
+                plan = whole.plan(args.swappiness, (wanted - sum.out).saturating_mul(2), MIN_GENS as u8);
+                if plan.is_empty() {
+                    break;
+                }
+            }
+            let one = whole.evict(&mut live.source, &mut live.out, &mut plan, (wanted - sum.out).min(STEP))?;
+            let stuck = one.out == 0 && one.error.is_some();
+            sum.add(one);
+            if stuck {
                 break;
             }
         }
-        let live = &mut processes.live;
-        let one = whole.evict(&mut live.source, &mut live.out, &mut plan, (wanted - sum.out).min(STEP))?;
-        let stuck = one.out == 0 && one.error.is_some();
-        sum.add(one);
-        if stuck {
-            break;
-        }
-    }
-    for (target, (_, memory)) in &mut processes.all {
+        Ok(sum)
+    })
+}
+
+/// Does `work` with all processes as one memory, so that the coldest pages of all come first. Each has its own back
+/// afterwards, also where that fails: what is known of it is kept for the next command.
+fn as_one<T>(all: &mut BTreeMap<TargetId, (Member, Memory)>, work: impl FnOnce(&mut Memory) -> T) -> T {
+    let mut whole = Memory::default();
+    all.values_mut().for_each(|(_, memory)| whole.spaces.append(&mut memory.spaces));
+    let done = work(&mut whole);
+    for (target, (_, memory)) in all {
         if let Some(space) = whole.spaces.remove(target) {
             memory.spaces.insert(*target, space);
         }
     }
-    Ok(sum)
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_process_has_its_memory_back_where_evicting_fails() {
+        let member = |pid| Member { pid, name: String::new(), memcg: String::new() };
+        let mut all: BTreeMap<TargetId, (Member, Memory)> =
+            (0..3).map(|target| (target, (member(target + 1), Memory::default()))).collect();
+        all.iter_mut().for_each(|(target, (_, memory))| memory.add(*target));
+        let failed: Result<(), &str> = as_one(&mut all, |whole| {
+            assert_eq!(whole.spaces.len(), 3);
+            // One has ended.
+            whole.spaces.remove(&1);
+            Err("the tables cannot be read")
+        });
+        assert!(failed.is_err());
+        let left: Vec<Vec<TargetId>> = all.values().map(|(_, m)| m.spaces.keys().copied().collect()).collect();
+        assert_eq!(left, [vec![0], vec![], vec![2]]);
+    }
 }

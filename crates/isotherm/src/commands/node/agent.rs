@@ -1,5 +1,6 @@
 //! The agent: takes in what the engine sees, and answers those who ask.
 
+use super::answers::{LastAnswer, SharedStatus};
 use super::jumps::{Jump, Jumps, WINDOW_NS};
 use super::kept::Kept;
 use super::paths::GroupPaths;
@@ -22,7 +23,7 @@ use isotherm_daemon::instance::Instance;
 use isotherm_daemon::sandbox::Sandbox;
 use isotherm_daemon::server::Server;
 use isotherm_daemon::service::{Answer, Ask, Refusal, Service};
-use isotherm_linux::clock::{monotonic_ns, unix_us};
+use isotherm_linux::clock::{monotonic_ns, thread_cpu_ns, unix_us};
 use isotherm_linux::notify::Notify;
 use isotherm_linux::signals;
 use isotherm_view::machine::{Machine, MachineBuilder, Row};
@@ -47,7 +48,7 @@ pub struct WholeMachine;
 
 impl Service for NodeService {
     type Question = WholeMachine;
-    type Status = NodeStatus;
+    type Status = SharedStatus;
     const QUESTIONS: &'static [&'static str] = &[MACHINE];
 
     fn read(&self, _: &str, _: &[u8]) -> Result<WholeMachine, Refusal> {
@@ -81,6 +82,8 @@ pub struct Agent {
     rules: Option<Rules>,
     kept: Option<Kept>,
     server: Option<Server<NodeService>>,
+    last_status: LastAnswer<SharedStatus>,
+    last_whole: LastAnswer<Result<Vec<u8>, Refusal>>,
     notify: Notify,
     alive_ns: u64,
     about: About,
@@ -112,6 +115,8 @@ impl Agent {
             rules: None,
             kept: None,
             server,
+            last_status: LastAnswer::default(),
+            last_whole: LastAnswer::default(),
             notify,
             alive_ns: now_ns,
             about,
@@ -213,30 +218,64 @@ impl Agent {
     }
 
     fn serve(&mut self, now_ns: u64) {
-        self.looked_ns = now_ns;
         if self.notify.watchdog_every().is_some_and(|every| u128::from(now_ns - self.alive_ns) >= every.as_nanos()) {
             self.alive_ns = now_ns;
             self.notify.alive();
         }
         for _ in 0..MOST_AT_ONCE {
-            let Some((ask, responder)) = self.server.as_ref().and_then(Server::try_next) else { return };
+            let Some((ask, responder)) = self.server.as_ref().and_then(Server::try_next) else { break };
             responder.send(match ask {
-                Ask::Status => Ok(Answer::Status(Box::new(self.status(now_ns)))),
-                Ask::Question(WholeMachine) => self.whole(now_ns),
+                Ask::Status => Ok(Answer::Status(Box::new(self.shared_status(now_ns)))),
+                Ask::Question(WholeMachine) => self.whole(now_ns).map(Answer::Json),
                 Ask::Stop => {
                     self.is_asked_to_stop = true;
                     Ok(Answer::Done("stopping".into()))
                 }
             });
         }
+        // Answering may take long: the loop has its time before the next one all the same.
+        self.looked_ns = now_ns.max(monotonic_ns());
     }
 
-    fn whole(&mut self, now_ns: u64) -> Result<Answer<NodeStatus>, Refusal> {
-        let since_ns = self.kept.as_ref().map_or(self.started_ns, Kept::since_ns);
-        let machine =
-            NodeMachine { watched_ns: now_ns.saturating_sub(since_ns), machine: self.machine(now_ns).extended() };
-        let json = serde_json::to_vec(&machine).map_err(|e| Refusal::new(500, e.to_string()))?;
-        Ok(Answer::Json(json))
+    /// The last status if it is new enough, else how it stands now.
+    fn shared_status(&mut self, now_ns: u64) -> SharedStatus {
+        self.last_or_new(now_ns, |agent| &mut agent.last_status, |agent| agent.status(now_ns).into())
+    }
+
+    /// All that is known, as JSON; what was found last if it is new enough.
+    fn whole(&mut self, now_ns: u64) -> Result<Vec<u8>, Refusal> {
+        self.last_or_new(
+            now_ns,
+            |agent| &mut agent.last_whole,
+            |agent| {
+                let since_ns = agent.kept.as_ref().map_or(agent.started_ns, Kept::since_ns);
+                let machine = agent.machine(now_ns).extended();
+                let whole = NodeMachine { watched_ns: now_ns.saturating_sub(since_ns), machine };
+                serde_json::to_vec(&whole).map_err(|e| Refusal::new(500, e.to_string()))
+            },
+        )
+    }
+
+    fn last_or_new<T: Clone>(
+        &mut self,
+        now_ns: u64,
+        last: impl Fn(&mut Self) -> &mut LastAnswer<T>,
+        make: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        if let Some(answer) = last(self).at(now_ns) {
+            return answer;
+        }
+        let begun_ns = thread_cpu_ns();
+        let answer = make(self);
+        let cost_ns = thread_cpu_ns().saturating_sub(begun_ns);
+        last(self).keep(answer.clone(), now_ns, cost_ns);
+        answer
+    }
+
+    /// What was answered is not true any more.
+    fn forget_answers(&mut self) {
+        self.last_status.forget();
+        self.last_whole.forget();
     }
 
     fn status(&mut self, now_ns: u64) -> NodeStatus {
@@ -343,7 +382,71 @@ impl Subscriber for Agent {
 impl Operator for Agent {
     fn between_steps(&mut self, schemes: &mut SchemeEngine, now_ns: u64) {
         let Self { rules: Some(rules), groups, paths, promotions, .. } = self else { return };
-        rules.turn(schemes, groups, paths, now_ns);
+        let has_reloaded = rules.turn(schemes, groups, paths, now_ns);
         rules.back().iter().for_each(|(path, back)| promotions.count_back(path, *back));
+        if has_reloaded {
+            self.forget_answers();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_daemon::openmetrics::Exposition;
+    use isotherm_daemon::service::Status;
+
+    const S: u64 = 1_000_000_000;
+
+    fn agent() -> Agent {
+        let (words, target) = (String::from("some processes"), TargetArgs::default());
+        let about = About { words, target, lacks_right: false, sandbox: Sandbox::default() };
+        Agent::new(None, Notify::default(), about)
+    }
+
+    #[test]
+    fn who_asks_again_soon_gets_the_same_answer_until_something_has_changed() {
+        let (mut agent, now_ns) = (agent(), monotonic_ns());
+        let status_at = |agent: &mut Agent, ns| agent.shared_status(now_ns + ns).figures.refused;
+        let watched_at = |agent: &mut Agent, ns| agent.whole(now_ns + ns).unwrap();
+        agent.refused.processes = 1;
+        let whole = watched_at(&mut agent, 0);
+        assert_eq!(status_at(&mut agent, 0), 1);
+        agent.refused.processes = 2;
+        assert_eq!((status_at(&mut agent, S / 2), watched_at(&mut agent, S / 2) == whole), (1, true));
+        // However slow this machine is.
+        let later_ns = 3600 * S;
+        assert_eq!((status_at(&mut agent, later_ns), watched_at(&mut agent, later_ns) == whole), (2, false));
+        agent.refused.processes = 3;
+        agent.forget_answers();
+        assert_eq!(status_at(&mut agent, later_ns), 3);
+    }
+
+    #[test]
+    fn a_status_that_several_get_reads_like_one_of_its_own() {
+        let status = agent().status(monotonic_ns());
+        let metrics = |status: &dyn Fn(&mut Exposition)| {
+            let mut out = Exposition::default();
+            status(&mut out);
+            out.finish()
+        };
+        let own = metrics(&|out| status.write_metrics(out));
+        let json = serde_json::to_string(&status).unwrap();
+        let shared = SharedStatus::from(status);
+        assert!(own.contains("isotherm_node_processes"), "{own}");
+        assert_eq!(
+            [metrics(&|out| shared.write_metrics(out)), metrics(&|out| shared.write_metrics(out))],
+            [own.clone(), own]
+        );
+        assert_eq!(serde_json::to_string(&shared).unwrap(), json);
+    }
+
+    #[test]
+    fn the_loop_has_its_time_after_answers_that_took_long() {
+        let mut agent = agent();
+        let begun_ns = monotonic_ns();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        agent.serve(begun_ns);
+        assert!(agent.looked_ns >= begun_ns + 2_000_000);
     }
 }

@@ -1,6 +1,7 @@
 //! `isotherm node`: the machine's agent.
 
 mod agent;
+mod answers;
 mod ask;
 mod jumps;
 mod kept;

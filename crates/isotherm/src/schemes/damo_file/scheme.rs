@@ -11,6 +11,7 @@ use isotherm_core::actuator::Destination;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
+use isotherm_core::scheme::filter::core_first;
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::watermark::{WatermarkMetric, Watermarks};
 
@@ -40,6 +41,7 @@ pub fn read(node: &Node, attrs: &MonitorAttrs, physical: bool) -> Result<Scheme,
     scheme.quota = node.part("quotas", |q| quota::read(q, action))?.unwrap_or(scheme.quota);
     scheme.watermarks = node.part("watermarks", watermarks)?.flatten();
     scheme.filters = node.each("filters", |f| filter::read(f, physical))?;
+    core_first(&mut scheme.filters);
     scheme.destinations = destinations(node)?;
     scheme.validate().map_err(|e| node.fault(e))?;
     Ok(scheme)

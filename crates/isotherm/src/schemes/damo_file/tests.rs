@@ -84,13 +84,14 @@ fn everything_that_damo_prints_is_read() {
     assert_eq!(
         filters,
         [
-            ("anon", true, true),
-            ("memcg", false, false),
             ("addr", true, false),
             ("target", true, false),
+            ("anon", true, true),
+            ("memcg", false, false),
             ("hugepage_size", true, false),
             ("young", true, true)
-        ]
+        ],
+        "those of the kernel's core come first"
     );
     assert!(matches!(s.filters[4].what, FilterType::HugepageSize { min: 0x20_0000, max: u64::MAX }));
 }

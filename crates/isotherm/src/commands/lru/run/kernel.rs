@@ -15,6 +15,7 @@ use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
 use isotherm_linux::facts::Environment;
 use isotherm_linux::guard::{Guard, Purpose};
 use isotherm_linux::knob::Knob;
+use isotherm_linux::lru::kernel::KernelLru;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
 use std::io;
@@ -29,9 +30,25 @@ pub struct KernelEngine {
 /// The groups below a limit.
 struct Groups {
     target: KernelTarget,
+    /// Those that were named.
+    named: Vec<Memcg>,
+    /// Those whose memory counts: the same, or one above them that has the limit.
     groups: Vec<Memcg>,
     /// Where the limit is read again.
     source: Option<LimitSource>,
+}
+
+impl Groups {
+    fn new(lru: &KernelLru, limit: Limit, memcgs: &Memcgs) -> anyhow::Result<Self> {
+        let Limit { paths, groups, source, .. } = limit;
+        let named = paths.iter().map(|path| memcgs.open(path)).collect::<Result<_, _>>().map_err(anyhow::Error::msg)?;
+        Ok(Self { target: KernelTarget { lru: lru.clone(), paths }, named, groups, source })
+    }
+
+    /// Whether there is anything left to keep below the limit. The group that has it may stay for ever.
+    fn is_left(&self) -> bool {
+        self.named.iter().any(Memcg::exists)
+    }
 }
 
 impl KernelGenerations for Groups {
@@ -68,10 +85,10 @@ impl KernelEngine {
         }
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let mut limits = Vec::new();
-        for Limit { paths, groups, bytes, source } in Limit::of(&target.paths, &mut Memcgs::new(&roots), args.limit)? {
-            let keeper = KernelKeeper::new(paths.join(", "), bytes, args.headroom, args.swappiness);
-            let target = KernelTarget { lru: target.lru.clone(), paths };
-            limits.push((keeper, Groups { target, groups, source }));
+        let mut memcgs = Memcgs::new(&roots);
+        for limit in Limit::of(&target.paths, &mut memcgs, args.limit)? {
+            let keeper = KernelKeeper::new(limit.paths.join(", "), limit.bytes, args.headroom, args.swappiness);
+            limits.push((keeper, Groups::new(&target.lru, limit, &memcgs)?));
         }
         let ttl = (!args.min_ttl.is_zero()).then(|| args.min_ttl.as_millis().min(u64::MAX.into()) as u64);
         let min_ttl = match ttl {
@@ -95,7 +112,7 @@ impl Engine for KernelEngine {
             below.groups = limit.map_or_else(|| std::mem::take(&mut below.groups), |limit| vec![limit.group]);
         }
         let wake = self.limits.iter_mut().map(|(keeper, groups)| keeper.turn(groups, &clock)).min();
-        let is_left = self.limits.iter().any(|(_, below)| below.groups.iter().any(Memcg::exists));
+        let is_left = self.limits.iter().any(|(_, below)| below.is_left());
         Ok(wake.filter(|_| is_left))
     }
 
@@ -109,5 +126,37 @@ impl Engine for KernelEngine {
 
     fn summary(&self, figures: &LimitFigures) -> String {
         format!("about {} evicted by the kernel", format_size(figures.evicted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_once_the_named_groups_are_gone_whoever_has_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("proc/self/mountinfo", "29 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/p/cgroup.procs", ""),
+            ("sys/fs/cgroup/p/memory.max", "8388608\n"),
+            ("sys/fs/cgroup/p/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/p/a/memory.max", "max\n"),
+            ("sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
+            ("sys/kernel/debug/lru_gen", ""),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let roots = Roots::captured(folder.path());
+        let mut memcgs = Memcgs::new(&roots);
+        let limit = Limit::of(&["/p/a".to_owned()], &mut memcgs, None).unwrap().remove(0);
+        let below = Groups::new(&KernelLru::open(&roots).unwrap(), limit, &memcgs).unwrap();
+        assert_eq!(below.groups, [memcgs.open("/p").unwrap()], "the limit is of the one above");
+        assert!(below.is_left());
+        std::fs::remove_dir_all(folder.path().join("sys/fs/cgroup/p/a")).unwrap();
+        assert!(!below.is_left() && below.groups[0].exists());
     }
 }

@@ -37,10 +37,24 @@ struct Cache {
     /// What may still go until it is looked again what protects the group; `None`: all.
     room: Option<u64>,
     reclaimed: u64,
-    /// The kernel's counter of what was read again, when the first went, and what it has grown by since.
-    refaulted_before: Option<u64>,
-    refaulted: u64,
+    /// What was read again since the first went.
+    refaulted: Grown,
     idle: Option<(&'static str, String)>,
+}
+
+/// What a counter of the kernel's has grown by, whoever began it anew: that of a group that was made again starts at 0.
+#[derive(Debug, Default)]
+struct Grown {
+    last: Option<u64>,
+    by: u64,
+}
+
+impl Grown {
+    /// Takes the counter in; its growth until now is added if that `counts`.
+    fn read(&mut self, counter: u64, counts: bool) {
+        let last = self.last.replace(counter);
+        self.by += last.filter(|_| counts).map_or(0, |last| counter.saturating_sub(last));
+    }
 }
 
 #[derive(Debug)]
@@ -111,7 +125,7 @@ impl Caches {
         let (idle_code, idle_reason) = cache.idle.clone().unzip();
         let figures = CacheReclaimed {
             page_cache_reclaimed: Some(cache.reclaimed),
-            page_cache_refaulted: Some(cache.refaulted),
+            page_cache_refaulted: Some(cache.refaulted.by),
             page_cache_brakes: Some(cache.reclaim.brakes()),
         };
         Some(CacheStatus { figures, could_go: None, idle_code: idle_code.map(str::to_owned), idle_reason })
@@ -155,11 +169,7 @@ impl Cache {
         group.can_reclaim_files().map_err(refused)?;
         let memory = group.file_memory().map_err(|e| refused(e.into()))?;
         let refaulted = memory.refaulted.ok_or_else(|| refused(NoFileReclaim::NoRefaults))?;
-        let before = *self.refaulted_before.get_or_insert(refaulted);
-        if self.reclaimed == 0 || refaulted < before {
-            self.refaulted_before = Some(refaulted);
-        }
-        self.refaulted = self.refaulted.max(refaulted.saturating_sub(self.refaulted_before.unwrap_or(refaulted)));
+        self.refaulted.read(refaulted, self.reclaimed > 0);
         let view = CacheView { idle: memory.idle, stall_us: group.stall_us().ok(), refaulted };
         let room = pace.min(self.room.unwrap_or(u64::MAX));
         let bytes = self.reclaim.step(now_ns, &view, &wanted.policy, room);
@@ -198,6 +208,17 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_counter_grows_by_is_counted_over_its_new_begin() {
+        let mut grown = Grown::default();
+        grown.read(100, false);
+        grown.read(150, false);
+        for counter in [170, 200, 0, 30, 35] {
+            grown.read(counter, true);
+        }
+        assert_eq!(grown.by, 50 + 35);
+    }
 
     #[test]
     fn after_its_thread_has_panicked_a_new_one_goes_on() {

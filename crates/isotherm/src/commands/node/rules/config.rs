@@ -164,10 +164,11 @@ impl Rule {
         }
     }
 
-    /// The scheme of one group. Pages that go must not have been accessed for `min_age_ns`.
-    pub fn scheme(&self, group: &str, min_age_ns: u64) -> Scheme {
+    /// The scheme of one group. Pages that go must not have been accessed for `min_age_ns`. `pace`: bytes a second that all rules
+    /// may do together.
+    pub fn scheme(&self, group: &str, min_age_ns: u64, pace: Option<u64>) -> Scheme {
         let scheme = match &self.what {
-            What::Reclaim(reclaim) => reclaim.scheme(min_age_ns),
+            What::Reclaim(reclaim) => reclaim.scheme(min_age_ns, pace),
             What::HugePages { within_ns, used_bp } => Scheme {
                 used_within_ns: *within_ns,
                 min_density_bp: *used_bp,
@@ -194,10 +195,13 @@ impl Reclaim {
         self.page_cache.then_some(CachePolicy { min_age_ns, stall })
     }
 
-    fn scheme(&self, min_age_ns: u64) -> Scheme {
+    fn scheme(&self, min_age_ns: u64, pace: Option<u64>) -> Scheme {
         let pattern = AccessPattern { age_us: Bounds::new(min_age_ns / 1000, u64::MAX), ..AccessPattern::default() };
         let quota = QuotaSpec {
             reset_ns: WINDOW_NS,
+            // No more could go. Without that tuning would double the quota as long as nobody waits, and the goal would hold nothing
+            // back for minutes; and a quota for more than there is takes pages in the order of their addresses, not the oldest first.
+            bytes: pace.map(|pace| pace.saturating_mul(WINDOW_NS / NS_PER_S)),
             weights: Weights { size: 0, access_rate: 0, age: 1 },
             goals: self.goals.clone(),
             ..QuotaSpec::default()
@@ -341,11 +345,12 @@ mod tests {
         let reclaim = rule.reclaim().unwrap();
         assert_eq!((&*rule.name, rule.dry_run, config.reclaims()), ("rule 1", false, true));
         assert_eq!((reclaim.min_age, reclaim.cache_policy(1)), (MinAge::Fixed(120_000_000_000), None));
-        let scheme = rule.scheme("/batch.slice", 120_000_000_000);
+        let scheme = rule.scheme("/batch.slice", 120_000_000_000, Some(16 << 20));
         assert!(scheme.validate().is_ok() && scheme.brake.is_some() && scheme.confirm_ns > 0);
         assert_eq!((scheme.group.as_deref(), scheme.pattern.age_us.min), (Some("/batch.slice"), 120_000_000));
         assert_eq!(scheme.quota.goals[0].metric, GoalMetric::Read(Metric::TargetStall));
         assert_eq!(scheme.quota.goals[0].target, 10_000, "us in 10 s");
+        assert_eq!(scheme.quota.bytes, Some(80 << 20), "what the pace of all lets go in its window of 5 s");
     }
 
     #[test]
@@ -421,14 +426,14 @@ mod tests {
             parse(&text).unwrap()
         };
         assert!(!rule("").reclaims() && !rule("").learns());
-        let scheme = rule("").rules[0].scheme("/a", 0);
+        let scheme = rule("").rules[0].scheme("/a", 0, None);
         assert_eq!(
             (scheme.action, scheme.used_within_ns, scheme.min_density_bp),
             (Action::Collapse, 60_000_000_000, 5000)
         );
         assert!(scheme.validate().is_ok() && matches!(scheme.filters[0].what, FilterType::Anon));
         let tried = rule("used_within = \"5m\"\nmin_used = \"90%\"\ndry_run = true");
-        let scheme = tried.rules[0].scheme("/a", 0);
+        let scheme = tried.rules[0].scheme("/a", 0, None);
         assert_eq!(
             (scheme.action, scheme.used_within_ns, scheme.min_density_bp),
             (Action::Stat, 300_000_000_000, 9000)

@@ -110,9 +110,10 @@ impl Rules {
         format!("{rules} of {}{tried}; {pace}", self.file.display())
     }
 
-    /// Between two steps of the engine: does what is due.
-    pub fn turn(&mut self, engine: &mut SchemeEngine, groups: &Groups, paths: &mut GroupPaths, now_ns: u64) {
-        match self.hangups.take() {
+    /// Between two steps of the engine: does what is due. Whether the file was read again.
+    pub fn turn(&mut self, engine: &mut SchemeEngine, groups: &Groups, paths: &mut GroupPaths, now_ns: u64) -> bool {
+        let hangup = self.hangups.take();
+        match hangup {
             Some(Hangup::Reload) => self.reload(engine, now_ns),
             Some(Hangup::TerminalGone) => signals::request_stop(),
             None => {}
@@ -126,6 +127,7 @@ impl Rules {
             self.figures_at_ns = now_ns + FIGURES_NS;
             self.draw_figures(engine);
         }
+        hangup == Some(Hangup::Reload)
     }
 
     /// How the rule for a group stands; `None`: there is none.
@@ -199,11 +201,8 @@ impl Rules {
         let changed = self.slots.update(engine.groups().into_iter().filter_map(with_rule).collect(), now_ns);
         let sharer = |(place, path, rule): (usize, &str, usize)| {
             let reclaim = self.config.rules[rule].reclaim()?;
-            // What has gone has no limit any more.
-            let memcg = groups.memcg(path)?;
-            let protections = memcg.protections();
-            let takers = 1 + u64::from(reclaim.page_cache);
-            (protections.is_ok() || memcg.exists()).then_some(Sharer { place, takers, protections })
+            let protections = groups.protections(path)?;
+            Some(Sharer { place, takers: 1 + u64::from(reclaim.page_cache), protections })
         };
         let sharers: Vec<_> = self.slots.groups().filter_map(sharer).collect();
         self.limits = limits(&sharers);
@@ -258,7 +257,7 @@ impl Rules {
         let scheme = |(slot, age): (&Slot, &Age)| match slot {
             Slot::Group { path, rule, .. } => {
                 // Else longer than anything lives.
-                self.config.rules[*rule].scheme(path, age.ns().unwrap_or(u64::MAX))
+                self.config.rules[*rule].scheme(path, age.ns().unwrap_or(u64::MAX), self.config.pace)
             }
             // For no group at all.
             Slot::Empty { .. } => {
