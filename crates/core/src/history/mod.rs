@@ -3,7 +3,7 @@
 //!
 //! * [`epoch`]: such an interval as one byte; [`table`]: the pages below one page table; [`pages`]: those of an address
 //!   space.
-//! * [`tracked`]: an access source with the histories of its targets, which it walks.
+//! * [`tracked`]: an access source with the histories of its targets, which it walks, each in slices ([`pass`]).
 //! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that; [`together_frame`]:
 //!   what then counts for each.
 //! * [`rest`]: targets that have not run, whose pages need not be looked at again.
@@ -17,6 +17,7 @@ pub mod frame;
 pub mod known;
 mod once;
 pub mod pages;
+mod pass;
 pub mod reaccessed;
 mod rest;
 pub mod stored;

@@ -4,6 +4,7 @@
 //! lost to them.
 
 use super::pages::PageHistory;
+use super::pass::Pass;
 use super::rest::Rests;
 use crate::addr::{AddrRange, TABLE_SPAN, normalize};
 use crate::bits::{TableBits, Window};
@@ -14,7 +15,7 @@ use crate::pages::{mask_of, push_range, push_runs};
 use crate::source::{AccessSource, Clear, Cost, Refused, SourceError};
 use crate::target::{Footprint, Start, TargetId, TargetInfo};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 /// What a walk of one target may clear, in ns of its price as estimated by `price_ns`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,17 +65,6 @@ pub struct Slice {
     pub spent_ns: u64,
     /// ... and of this, reading; `None`: not measured apart.
     pub reading_ns: Option<u64>,
-}
-
-/// A walk that is under way.
-#[derive(Debug)]
-struct Pass {
-    /// What is left of it; sorted, disjoint.
-    ranges: VecDeque<AddrRange>,
-    /// Bytes of address space that the next slice reads.
-    slice: u64,
-    /// The first table of which the allowance did not pay for all that should have been cleared.
-    refused: Option<u64>,
 }
 
 /// See the module.
@@ -172,17 +162,18 @@ impl<S: AccessSource> Tracked<S> {
         let before = self.source.cost();
         if !self.passes.contains_key(&target) {
             let ranges = self.begin_pass(target, mapped, now_ns);
-            let mut ranges = VecDeque::from(self.fate(target, ranges)?);
+            let ranges = self.fate(target, ranges)?;
             let (slice, refused) = self.slices.get(&target).copied().unwrap_or((FIRST_SLICE, None));
+            let mut pass = Pass::new(ranges, slice);
             // Who went without comes first. That takes a slice more: little for a large process; and what the source
             // can only clear as a whole, it clears in walks of one slice.
             let learnt = self.histories.get(&target).map(|h| *h.learnt()).unwrap_or_default();
             if let Some(refused) = refused.filter(|_| learnt.blind == 0 && learnt.present >= LARGE) {
-                begin_at(&mut ranges, refused);
+                pass.begin_at(refused);
             }
-            self.passes.insert(target, Pass { ranges, slice, refused: None });
+            self.passes.insert(target, pass);
         }
-        let ranges = self.passes.get_mut(&target).map(take_slice).unwrap_or_default();
+        let ranges = self.passes.get_mut(&target).map(Pass::take_slice).unwrap_or_default();
         let history = self.histories.entry(target).or_insert_with(|| PageHistory::new(now_ns));
         // Which parts of large memory are populated was asked for at a price of its own.
         let before_ns = if history.one_in() == 1 { before.monitor_ns } else { self.source.cost().monitor_ns };
@@ -219,7 +210,7 @@ impl<S: AccessSource> Tracked<S> {
         });
         let mut after = self.source.cost();
         if let Some(pass) = self.passes.get_mut(&target) {
-            slice.complete = pass.ranges.is_empty();
+            slice.complete = pass.is_done();
             // Large reservations cost little, where they are not populated.
             pass.slice = match after.monitor_ns - before_ns {
                 ns if ns > SLICE_NS => (pass.slice / 2).max(TABLE_SPAN),
@@ -303,35 +294,6 @@ impl<S: AccessSource> Tracked<S> {
         normalize(&mut ranges);
         self.source.scan(target, &ranges, Clear::Nothing, &mut |bits| history.note(bits.base, &bits.accessed))
     }
-}
-
-/// Puts the part of `ranges` (sorted, disjoint) below `start` behind the rest.
-fn begin_at(ranges: &mut VecDeque<AddrRange>, start: u64) {
-    let below = ranges.partition_point(|r| r.end <= start);
-    ranges.rotate_left(below);
-    if let Some(first) = ranges.front_mut().filter(|r| r.start < start && start < r.end) {
-        let rest = AddrRange::new(first.start, start);
-        first.start = start;
-        ranges.push_back(rest);
-    }
-}
-
-/// Takes the next slice off a pass: sorted, disjoint.
-fn take_slice(pass: &mut Pass) -> Vec<AddrRange> {
-    let (mut out, mut left) = (Vec::<AddrRange>::new(), pass.slice);
-    while left > 0
-        && let Some(range) = pass.ranges.front().copied()
-        && out.last().is_none_or(|last| last.end <= range.start)
-    {
-        pass.ranges.pop_front();
-        let end = range.end.min(range.start.saturating_add(left).next_multiple_of(TABLE_SPAN));
-        left = left.saturating_sub(end - range.start);
-        out.push(AddrRange::new(range.start, end));
-        if end < range.end {
-            pass.ranges.push_front(AddrRange::new(end, range.end));
-        }
-    }
-    out
 }
 
 /// The price of clearing `pages` of a table of which each costs `set_again_ns` more, ns.
@@ -469,31 +431,4 @@ pub(crate) fn still_idle(
             push_runs(bits.base, &free, out);
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pass_begins_with_a_table_and_leaves_nothing_out() {
-        let table = |from: u64, to: u64| AddrRange::new(from * TABLE_SPAN, to * TABLE_SPAN);
-        let pass = |start: u64| {
-            let mut ranges = VecDeque::from([table(1, 4), table(8, 10)]);
-            begin_at(&mut ranges, start * TABLE_SPAN);
-            let mut pass = Pass { ranges, slice: LARGEST_SLICE, refused: None };
-            let mut slices = Vec::new();
-            while !pass.ranges.is_empty() {
-                slices.push(take_slice(&mut pass));
-            }
-            slices
-        };
-        let all = vec![table(1, 4), table(8, 10)];
-        for before in [0, 1, 10, 20] {
-            assert_eq!(pass(before), std::slice::from_ref(&all), "{before}");
-        }
-        assert_eq!(pass(2), [vec![table(2, 4), table(8, 10)], vec![table(1, 2)]]);
-        assert_eq!(pass(5), [vec![table(8, 10)], vec![table(1, 4)]]);
-        assert_eq!(pass(9), [vec![table(9, 10)], vec![table(1, 4), table(8, 9)]]);
-    }
 }

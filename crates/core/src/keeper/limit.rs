@@ -98,6 +98,23 @@ struct Kept {
     memory: Memory,
     plan: Plan,
     evicted: u64,
+    /// [`Memory::old_bytes`] at the last walk less what was to be evicted since; `None`: to be counted. Counting takes a
+    /// look at all tables, too much for every step.
+    old: Option<u64>,
+}
+
+impl Kept {
+    fn old_bytes(&mut self) -> u64 {
+        let memory = &self.memory;
+        *self.old.get_or_insert_with(|| memory.old_bytes())
+    }
+
+    /// Takes note of an eviction.
+    fn note(&mut self, done: &Evicted) {
+        self.evicted += done.out;
+        // Where nothing went, a process may have ended; and without old pages, the others count.
+        self.old = self.old.filter(|_| done.out > 0).map(|old| old.saturating_sub(done.planned)).filter(|&old| old > 0);
+    }
 }
 
 /// A process below the limit.
@@ -187,7 +204,7 @@ impl LimitKeeper {
     pub fn add(&mut self, target: TargetId, pid: u32, memory: String) {
         let named = self.memories.iter().position(|kept| kept.name == memory);
         let at = named.unwrap_or_else(|| {
-            let new = Kept { name: memory, memory: Memory::learning(), plan: Plan::default(), evicted: 0 };
+            let new = Kept { name: memory, memory: Memory::learning(), plan: Plan::default(), evicted: 0, old: None };
             // In the place of one whose processes have all ended: processes come and go for as long as the machine runs.
             let empty = self.memories.iter().position(|kept| kept.memory.spaces.is_empty());
             match empty {
@@ -198,6 +215,7 @@ impl LimitKeeper {
         });
         self.turns.add(at as u32);
         self.memories[at].memory.add(target);
+        self.memories[at].old = None;
         self.members.insert(target, Member { pid, memory: at });
     }
 
@@ -304,7 +322,7 @@ impl LimitKeeper {
                 Ok(one) => walked.add(&one),
                 Err(e) => failed = Some(e),
             }
-            kept.plan = Plan::default();
+            (kept.plan, kept.old) = (Plan::default(), None);
         }
         self.members.retain(|target, member| self.memories[member.memory].memory.spaces.contains_key(target));
         let cpu = system.clock.cpu_ns() - before.0;
@@ -368,10 +386,10 @@ impl LimitKeeper {
 
     fn evict(&mut self, system: &mut System<'_>, need: u64) -> Evicted {
         let begin = system.clock.cpu_ns();
-        let shares = match &self.memories[..] {
+        let shares = match &mut self.memories[..] {
             [_] => vec![(0, need)],
             memories => {
-                let sizes: Vec<u64> = memories.iter().map(|kept| kept.memory.old_bytes()).collect();
+                let sizes: Vec<u64> = memories.iter_mut().map(Kept::old_bytes).collect();
                 self.turns.distribute(need, |id| sizes[id as usize])
             }
         };
@@ -383,11 +401,14 @@ impl LimitKeeper {
             }
             match kept.memory.evict(system.source, system.out, &mut kept.plan, bytes) {
                 Ok(one) => {
-                    kept.evicted += one.out;
+                    kept.note(&one);
                     sum.add(one);
                 }
                 // One process in a strange state (it may be ending) must not end the care for the others.
-                Err(e) => sum.error = sum.error.take().or(Some(e.to_string())),
+                Err(e) => {
+                    kept.old = None;
+                    sum.error = sum.error.take().or(Some(e.to_string()));
+                }
             }
         }
         self.sum.evicted += sum.out;
@@ -411,5 +432,37 @@ impl LimitKeeper {
             idle_reason: self.left.reason(now_ns).or_else(|| self.sum.idle_reason.clone()),
             ..self.sum.clone()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::replay::Toy;
+    use super::*;
+
+    #[test]
+    fn what_is_old_is_counted_once_a_walk() {
+        let toy = Toy::new(1, 1024);
+        let mut kept =
+            Kept { name: "a".into(), memory: Memory::learning(), plan: Plan::default(), evicted: 0, old: None };
+        kept.memory.add(0);
+        (0..1024).for_each(|page| _ = toy.access(0, page));
+        for now in 1..=4 {
+            (0..24).for_each(|page| _ = toy.access(0, page));
+            kept.memory.age(&mut toy.clone(), now).unwrap();
+        }
+        assert_eq!(kept.old_bytes(), 1000 * PAGE_SIZE);
+        let mut plan = kept.memory.plan(100, u64::MAX, 2);
+        // What was used since the walk is spared, and what cannot go is not tried again: neither is old any more.
+        (100..150).for_each(|page| _ = toy.access(0, page));
+        toy.pin(200..250);
+        for left in [800, 600] {
+            let done = kept.memory.evict(&mut toy.clone(), &mut toy.clone(), &mut plan, 200 * PAGE_SIZE).unwrap();
+            kept.note(&done);
+            assert_eq!((kept.old, kept.memory.old_bytes()), (Some(left * PAGE_SIZE), left * PAGE_SIZE));
+        }
+        assert_eq!(kept.evicted, 300 * PAGE_SIZE);
+        kept.note(&Evicted { planned: PAGE_SIZE, ..Evicted::default() });
+        assert_eq!(kept.old, None, "nothing went");
     }
 }

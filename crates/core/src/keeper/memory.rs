@@ -123,7 +123,8 @@ impl Memory {
     }
 
     /// Walks the page tables of all its processes and creates a generation. Processes that have exited or run another
-    /// program are forgotten; another error of one process is returned after all others have been walked.
+    /// program are forgotten; another error of one process is returned after all others have been walked. That process
+    /// stays: its next walk begins anew.
     pub fn age(&mut self, source: &mut dyn AccessSource, now_ns: u64) -> Result<Walked, SourceError> {
         self.create_generation(now_ns);
         let Some(created) = &self.created else { return Ok(Walked::default()) };
@@ -134,10 +135,8 @@ impl Memory {
                 // Another program in the same process: its pages are new.
                 Err(SourceError::Replaced { .. }) => *space = AddressSpace::new(self.reuse.is_some()),
                 Err(SourceError::Gone { .. }) => return false,
-                Err(e) => {
-                    failed = Some(e);
-                    return false;
-                }
+                // Memory or descriptors were short, say: nobody would announce the process once more.
+                Err(e) => failed = Some(e),
             }
             true
         });

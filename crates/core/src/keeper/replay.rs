@@ -24,8 +24,28 @@ struct Kernel {
     /// Pages that MADV_PAGEOUT leaves alone.
     pinned: Vec<u64>,
     gone: Vec<TargetId>,
+    /// The next look at its mappings, or at its pages, fails.
+    fails: Option<(TargetId, Failing)>,
     evicted: BTreeMap<TargetId, u64>,
     cleared: u64,
+}
+
+/// What of a process cannot be looked at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failing {
+    Mappings,
+    /// All tables but the first.
+    Tables,
+}
+
+impl Kernel {
+    /// Fails if that was asked for.
+    fn may_fail(&mut self, target: TargetId, what: Failing) -> Result<(), SourceError> {
+        match self.fails.take_if(|fails| *fails == (target, what)) {
+            Some(_) => Err(SourceError::Failed(format!("target {target}: too many open files"))),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -73,10 +93,11 @@ impl AccessSource for Toy {
     }
 
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
-        let k = self.0.borrow();
+        let mut k = self.0.borrow_mut();
         if k.gone.contains(&target) {
             return Err(SourceError::Gone { target, pid: 1 });
         }
+        k.may_fail(target, Failing::Mappings)?;
         out.clear();
         out.push(Mapping::anon(0, k.pages * PAGE_SIZE));
         Ok(())
@@ -124,6 +145,7 @@ impl AccessSource for Toy {
             if bits.present != [0; 8] {
                 sink(&bits);
             }
+            k.may_fail(target, Failing::Tables)?;
         }
         Ok(())
     }
@@ -356,6 +378,26 @@ fn a_process_that_ends_during_a_walk_is_forgotten() {
     let mut plan = memory.plan(100, u64::MAX, 0);
     toy.0.borrow_mut().gone.push(1);
     assert_eq!(memory.evict(&mut toy.clone(), &mut toy, &mut plan, u64::MAX).unwrap().out, 0);
+}
+
+#[test]
+fn a_process_that_could_not_be_walked_once_is_walked_again() {
+    for failing in [Failing::Mappings, Failing::Tables] {
+        let mut toy = Toy::new(2, 1024);
+        let mut memory = memory([0, 1]);
+        (0..2).for_each(|t| (0..1024).for_each(|page| _ = toy.access(t, page)));
+        memory.age(&mut toy.clone(), 0).unwrap();
+        toy.0.borrow_mut().fails = Some((0, failing));
+        let failed = memory.age(&mut toy.clone(), 1).unwrap_err();
+        assert!(failed.to_string().contains("too many open files"), "{failed}");
+        assert_eq!(memory.spaces.len(), 2, "{failing:?}");
+        (0..600).for_each(|page| _ = toy.access(0, page));
+        let walked = memory.age(&mut toy.clone(), 2).unwrap();
+        assert_eq!((walked.present, walked.used), (2048, 600), "{failing:?}");
+        let mut plan = memory.plan(100, u64::MAX, 1);
+        let done = memory.evict(&mut toy.clone(), &mut toy, &mut plan, u64::MAX).unwrap();
+        assert_eq!(done.out, (2048 - 600) * PAGE_SIZE, "{failing:?}");
+    }
 }
 
 #[test]

@@ -45,13 +45,14 @@ impl fmt::Display for WatchedElsewhere {
     }
 }
 
-/// Which others watch some of the processes `ours`.
+/// Which others watch some of the processes `ours`, by their pids.
 pub(super) fn watched_elsewhere(roots: &Roots, ours: impl Fn(u32) -> bool) -> Vec<WatchedElsewhere> {
     let own = std::process::id();
     let named = |pid: &u32| *pid != own && roots.line(format!("/proc/{pid}/comm")).is_some_and(|name| name == NAME);
-    let others: Vec<(u32, u32)> = (roots.pids().unwrap_or_default().into_iter().filter(named))
+    let mut others: Vec<(u32, u32)> = (roots.pids().unwrap_or_default().into_iter().filter(named))
         .filter_map(|pid| Some((pid, Stat::read(&ProcessDir::of(roots, pid)).ok()?.ppid)))
         .collect();
+    others.sort_unstable();
     let pids: HashSet<u32> = others.iter().map(|(pid, _)| *pid).collect();
     // Guards and workers have what the process has that they were forked from.
     let main = others.into_iter().filter(|(_, parent)| *parent != own && !pids.contains(parent));

@@ -61,8 +61,10 @@ pub struct TargetTracker {
     refused: HashMap<u32, bool>,
 }
 
+type Callback<T> = dyn FnMut(&T) + Send;
+
 /// Who is to be called, if anybody.
-struct Tell<T>(Option<Box<dyn FnMut(&T) + Send>>);
+struct Tell<T>(Option<Box<Callback<T>>>);
 
 impl<T> std::fmt::Debug for Tell<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -64,15 +64,24 @@ fn interval(source: &mut PageTableSource) -> Vec<TableBits> {
 }
 
 fn interval_of(source: &mut PageTableSource, target: u32) -> Vec<TableBits> {
-    // Scans that follow one another faster than any monitor's would not be cleared all at once.
-    std::thread::sleep(Duration::from_millis(100));
+    let ranges = all_memory(source, target);
+    scan_of(source, target, &ranges)
+}
+
+fn all_memory(source: &mut PageTableSource, target: u32) -> Vec<AddrRange> {
     let mut mappings = Vec::new();
     source.mappings(target, &mut mappings).unwrap();
     let mut ranges: Vec<AddrRange> =
         mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect();
     isotherm_core::addr::normalize(&mut ranges);
+    ranges
+}
+
+fn scan_of(source: &mut PageTableSource, target: u32, ranges: &[AddrRange]) -> Vec<TableBits> {
+    // Scans that follow one another faster than any monitor's would not be cleared all at once.
+    std::thread::sleep(Duration::from_millis(100));
     let mut out = Vec::new();
-    source.scan(target, &ranges, Clear::All, &mut |t| out.push(*t)).unwrap();
+    source.scan(target, ranges, Clear::All, &mut |t| out.push(*t)).unwrap();
     FIRST.with_borrow_mut(|first| {
         for t in &out {
             let cleared = u64::from(isotherm_core::mask::count(&t.cleared));
@@ -154,6 +163,32 @@ fn root_a_part_that_is_scanned_in_between_takes_nothing_from_the_rest() {
         let later = common.pages(&interval(&mut source), |t| t.accessed).into_iter().map(|n| ("rest", n));
         let truth = (0..200).map(|n| ("part", n)).chain((0..100).map(|n| ("rest", n)));
         (seen.chain(later).collect(), truth.collect())
+    });
+}
+
+#[test]
+fn root_a_scan_of_nearly_all_takes_nothing_from_the_rest() {
+    let s = Servant::new();
+    let common = Common::new(&s, 4 * 512);
+    // A slice of a walk that leaves so little to the next one holds nearly all that is resident.
+    let rest = s.map(TABLE, TABLE, libc::MAP_PRIVATE);
+    s.madvise(rest, TABLE, libc::MADV_NOHUGEPAGE);
+    s.touch(rest, 20, 1);
+    push_new_pages_to_lru();
+    let mut source = watch(&s);
+    crate::common::wait_for("all pages to be observable", || {
+        s.touch(common.at, common.count, 1);
+        common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
+    });
+    reported(|| {
+        interval(&mut source);
+        s.touch(common.at, common.count, 1);
+        s.touch(rest, 20, 1);
+        let all = all_memory(&mut source, 0);
+        let nearly_all = isotherm_core::addr::subtract(&all, &[AddrRange::new(rest, rest + TABLE)]);
+        scan_of(&mut source, 0, &nearly_all);
+        let later = pages(&interval(&mut source), |t| t.accessed).into_iter();
+        (later.filter(|a| (rest..rest + TABLE).contains(a)).map(|a| (a - rest) / PAGE).collect(), (0..20).collect())
     });
 }
 

@@ -16,6 +16,7 @@
 //! before anything is reported.
 
 mod folios;
+mod marks;
 mod observer;
 mod physical;
 mod selftest;
@@ -34,7 +35,8 @@ use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Clear, Cost, Refused, SourceError};
 use isotherm_core::target::TargetId;
 use isotherm_core::target::{Footprint, TargetInfo};
-use observer::{ObserveError, Observer, ProcessMarks};
+use marks::ProcessMarks;
+use observer::{ObserveError, Observer};
 use physical::{BITMAP, KernelFiles};
 use std::fs::File;
 

@@ -1,6 +1,7 @@
 //! Looks at a process's pages and marks them idle.
 
 use super::folios::{Frame, resolve};
+use super::marks::ProcessMarks;
 use super::physical::PhysicalPages;
 use crate::mm::page_flags;
 use crate::mm::pagemap::Entry;
@@ -40,13 +41,6 @@ fn frame(entry: Entry) -> Result<Option<u64>, ObserveError> {
         0 => Err(ObserveError::Hidden),
         pfn => Ok(Some(pfn)),
     }
-}
-
-/// What is known of one process's pages.
-#[derive(Debug, Default)]
-pub(super) struct ProcessMarks {
-    /// Folios that did not take the mark when it was last tried: they would look accessed for ever.
-    refused: HashSet<u64>,
 }
 
 /// A present page after a look.
@@ -167,7 +161,8 @@ impl<P: PhysicalPages> Observer<P> {
         Ok(())
     }
 
-    /// Marks the folios of the pages that are to be cleared: all of a folio's pages are, then.
+    /// Marks the folios of the pages that are to be cleared: all of a folio's pages are, then. And at times those that
+    /// refused the mark: they are reported as not observable until they take it, so nobody chooses them.
     fn mark_chosen(
         &mut self,
         space: &mut ProcessMarks,
@@ -179,13 +174,18 @@ impl<P: PhysicalPages> Observer<P> {
         let place = |frame: &Frame| (frame.at as usize / 512, frame.at as usize % 512);
         let is_chosen = |frame: &&Frame| mask::has(&chosen[place(frame).0], place(frame).1);
         let mut heads: Vec<u64> = frames.iter().filter(is_chosen).filter_map(|f| f.head).collect();
+        if clear.any() {
+            let mut known: Vec<u64> = frames.iter().filter_map(|f| f.head).filter(|h| space.is_refused(*h)).collect();
+            known.dedup();
+            heads.extend(known.into_iter().filter(|head| space.is_due_again(*head)));
+        }
         if heads.is_empty() {
             return Ok(());
         }
         heads.sort_unstable();
         heads.dedup();
         let refused = self.mark_idle(&heads)?;
-        heads.iter().for_each(|head| _ = space.refused.remove(head));
+        space.note(&heads, &refused);
         for frame in frames {
             let Some(head) = frame.head.filter(|h| heads.binary_search(h).is_ok()) else { continue };
             let (table, bit) = (&mut tables[place(frame).0], place(frame).1);
@@ -196,7 +196,6 @@ impl<P: PhysicalPages> Observer<P> {
                 mask::put(&mut table.cleared, bit);
             }
         }
-        space.refused.extend(refused);
         Ok(())
     }
 
@@ -219,13 +218,10 @@ impl<P: PhysicalPages> Observer<P> {
             let is_accessed = |(&head, idle): (&u64, &Option<bool>)| (*idle == Some(false)).then_some(head);
             let accessed: Vec<u64> = heads.iter().zip(&idle).filter_map(is_accessed).collect();
             let refused = self.mark_idle(&accessed)?;
-            for head in &heads {
-                space.refused.remove(head);
-            }
-            space.refused.extend(&refused);
+            space.note(&heads, &refused);
         }
         for &frame in frames.iter() {
-            let observable = frame.head.filter(|h| !space.refused.contains(h));
+            let observable = frame.head.filter(|h| !space.is_refused(*h));
             found(Page { frame, accessed: observable.and_then(is_idle).map(|idle| !idle) });
         }
         Ok(())
@@ -379,6 +375,34 @@ mod tests {
             assert_eq!((present, accessed, blind), (6, u16::from(mark), 5));
         }
         assert_eq!(o.pages_marked, 1);
+    }
+
+    #[test]
+    fn a_page_that_refused_the_mark_is_tried_again_by_scans() {
+        let pages = SimulatedPages::base(200);
+        pages.refuse(5);
+        let (map, mut o) = (pagemap(&[Some(5), Some(9)]), Observer::new(pages));
+        let mut space = ProcessMarks::default();
+        let mut scan = |o: &mut Observer<_>, clear: Clear<'_>| {
+            let mut seen = (0, 0);
+            let ranges = [AddrRange::new(0, 2 * PAGE_SIZE)];
+            let (mut clear, mut sink) = (clear, |t: &TableBits| seen = (t.accessed[0], t.blind[0]));
+            o.scan(&map, &mut space, &ranges, &mut clear, &mut sink).unwrap();
+            seen
+        };
+        // As a history does that clears what it finds accessed.
+        let mut accessed = |t: &TableBits| t.accessed;
+        assert_eq!(scan(&mut o, Clear::Chosen(&mut accessed)), (0b10, 0b01));
+        o.pages().accept(5);
+        for _ in 0..20 {
+            assert_eq!(scan(&mut o, Clear::Nothing), (0, 0b01), "a scan that clears nothing marks nothing");
+        }
+        for _ in 0..20 {
+            scan(&mut o, Clear::Chosen(&mut accessed));
+        }
+        assert_eq!(scan(&mut o, Clear::Nothing), (0, 0), "it took the mark");
+        o.pages().access(5);
+        assert_eq!(scan(&mut o, Clear::Chosen(&mut accessed)), (0b01, 0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Before anything is called cold: see that accesses are seen, and that their absence is seen too, on pages of our own.
 
-use super::observer::{ObserveError, Observer, ProcessMarks};
+use super::marks::ProcessMarks;
+use super::observer::{ObserveError, Observer};
 use super::physical::PhysicalPages;
 use crate::arena::{Arena, HugePages};
 use crate::source::selftest::SelfTestError;

@@ -40,6 +40,11 @@ impl SimulatedPages {
         self.0.borrow_mut()[pfn].refuses = true;
     }
 
+    /// From now on it can be marked again.
+    pub(super) fn accept(&self, pfn: usize) {
+        self.0.borrow_mut()[pfn].refuses = false;
+    }
+
     /// Somebody uses a page.
     pub(super) fn access(&self, pfn: usize) {
         let mut pages = self.0.borrow_mut();

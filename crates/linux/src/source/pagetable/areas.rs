@@ -3,7 +3,7 @@
 use crate::clock::thread_cpu_ns;
 use crate::proc::ProcessDir;
 use crate::proc::maps::mapped_ranges;
-use isotherm_core::addr::{AddrRange, TABLE_SPAN, normalize, parts_in};
+use isotherm_core::addr::{AddrRange, TABLE_SPAN, normalize, parts_in, subtract};
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::mask::{self, PageMask};
 use isotherm_core::pages::pages_in;
@@ -26,6 +26,8 @@ pub struct Areas {
     barred: Vec<AddrRange>,
     /// Those of them that not even `clear_refs` clears (hugetlb, special). Sorted.
     unreachable: Vec<AddrRange>,
+    /// All others. Sorted.
+    reachable: Vec<AddrRange>,
     /// Private anonymous memory. Sorted.
     anon: Vec<AddrRange>,
     /// Areas for which the kernel refused to clear.
@@ -37,9 +39,10 @@ impl Areas {
     pub fn update(&mut self, mappings: &[Mapping]) {
         self.barred.clear();
         self.barred.extend(mappings.iter().filter(|m| is_barred(m)).map(|m| m.range));
-        let unreachable = mappings.iter().filter(|m| is_unreachable(m.kind)).map(|m| m.range);
-        self.unreachable.clear();
-        self.unreachable.extend(unreachable);
+        for (list, wanted) in [(&mut self.unreachable, true), (&mut self.reachable, false)] {
+            list.clear();
+            list.extend(mappings.iter().filter(|m| is_unreachable(m.kind) == wanted).map(|m| m.range));
+        }
         self.anon.clear();
         self.anon.extend(mappings.iter().filter(|m| m.kind == MappingKind::Anon).map(|m| m.range));
         self.refused.clear();
@@ -97,6 +100,11 @@ impl Areas {
     /// Pages of the 2 MiB span at `base` that not even `clear_refs` clears, because of where they lie.
     pub fn unreachable(&self, base: u64) -> PageMask {
         pages_in(base, &self.unreachable)
+    }
+
+    /// The memory that `clear_refs` would clear besides `ranges` (sorted, disjoint), by what mappings were seen last.
+    pub(super) fn cleared_besides(&self, ranges: &[AddrRange]) -> Vec<AddrRange> {
+        subtract(&self.reachable, ranges)
     }
 
     /// Makes the next [`refresh`](Self::refresh) read the list.
@@ -159,6 +167,12 @@ mod tests {
         a.update(&[Mapping::anon(0x1000, 0x4000), locked, special]);
         assert_eq!(a.blind(0)[0], 1 << 9 | 1 << 0xb);
         assert_eq!(a.unreachable(0)[0], 1 << 0xb, "locked pages can be cleared all at once");
+        let besides = |ranges: &[(u64, u64)]| {
+            let ranges: Vec<_> = ranges.iter().map(|&(s, e)| AddrRange::new(s, e)).collect();
+            a.cleared_besides(&ranges).iter().map(|r| (r.start, r.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(besides(&[(0x1000, 0x3000), (0x8000, 0x9000)]), [(0x3000, 0x4000), (0x9000, 0xa000)]);
+        assert!(besides(&[(0, 0xa000)]).is_empty());
         assert_eq!(a.refuse(AddrRange::new(0x1000, 0x2000)), AddrRange::new(0x1000, 0x3000));
         assert_eq!(a.blind(0)[0], 1 << 1 | 1 << 2 | 1 << 9 | 1 << 0xb);
         let unlisted = AddrRange::new(0x3f_f000, 0x40_1000);

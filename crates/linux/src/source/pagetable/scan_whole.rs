@@ -14,7 +14,7 @@ use isotherm_core::mask::{self, NO_PAGES};
 use isotherm_core::source::Clear;
 use std::time::Instant;
 
-/// Of what a process has resident, at least so much must lie in the ranges that are scanned.
+/// Of what a process has resident, at least so much must lie in the ranges that are scanned: the kernel's count is not exact.
 const ALL: f64 = 0.95;
 
 impl Observer {
@@ -26,18 +26,34 @@ impl Observer {
         process: &Process,
         ranges: &[AddrRange],
         now: Instant,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>, SpaceError> {
         space.sharer.get_or_insert_with(|| self.budget.sharer());
         // The last walk may have been one over hot pages only, of which much is the text of shared libraries: what it
         // found needs the more to be measured against all that is resident. Asking for that costs more than this.
         if !space.whole.is_wanted(space.whole.tally.present, &self.budget, now) {
-            return None;
+            return Ok(None);
         }
         let resident = Self::resident(process);
         let is_due = space.whole.is_wanted(resident, &self.budget, now)
             && total_len(ranges) / PAGE_SIZE >= (resident as f64 * ALL) as u64
+            && self.leaves_nothing_out(space, process, ranges)?
             && self.budget.grants(process.pid(), resident, now);
-        is_due.then_some(resident)
+        Ok(is_due.then_some(resident))
+    }
+
+    /// Whether a scan of `ranges` reads all page tables: nobody would see the accesses to the pages of others, whose
+    /// bits would be cleared all the same.
+    fn leaves_nothing_out(
+        &mut self,
+        space: &mut ProcessSpace,
+        process: &Process,
+        ranges: &[AddrRange],
+    ) -> Result<bool, SpaceError> {
+        let (besides, mut populated) = (space.areas.cleared_besides(ranges), Vec::new());
+        if !besides.is_empty() {
+            self.populated(space, process, &besides, &mut populated)?;
+        }
+        Ok(populated.is_empty())
     }
 
     /// Pages that a process has resident, those of hugetlb aside, which `clear_refs` does not reach; very many if that cannot
@@ -57,7 +73,7 @@ impl Observer {
         now: Instant,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<bool, SpaceError> {
-        let Some(resident) = self.whole_is_due(space, process, ranges, now) else { return Ok(false) };
+        let Some(resident) = self.whole_is_due(space, process, ranges, now)? else { return Ok(false) };
         // Kept until all has been cleared: whoever takes it may take its time. The bound on stalls bounds it, too.
         let mut all: Vec<Found> = Vec::new();
         self.each_piece(space, process, ranges, |this, _, ranges| {
