@@ -101,6 +101,18 @@ pub enum Event {
 }
 
 impl Event {
+    /// Which target it is of; `None`: of the run, or of all targets together.
+    pub const fn target(&self) -> Option<u32> {
+        match self {
+            Self::Mappings { target, .. } | Self::End { target, .. } => Some(*target),
+            Self::Snapshot(s) => Some(s.target),
+            Self::Footprint(f) => Some(f.target),
+            Self::Pages(f) => Some(f.target),
+            Self::Target(t) => Some(t.target),
+            Self::Run(_) | Self::Stats(_) | Self::Together(_) => None,
+        }
+    }
+
     /// Calls `f` with every text in it that somebody else has chosen.
     pub fn each_name(&mut self, mut f: impl FnMut(&mut String)) {
         match self {

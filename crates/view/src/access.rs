@@ -2,6 +2,7 @@
 
 use crate::basis::Basis;
 use crate::error::ViewError;
+use crate::keyed::Keyed;
 use crate::names;
 use crate::overview::{Overview, TargetOverview};
 use crate::replay::Replay;
@@ -267,11 +268,11 @@ fn choose(
     options: &AccessOptions,
 ) -> Result<Vec<Chosen>, ViewError> {
     let limit_ns = options.at_ns.map_or(u64::MAX, |at| overview.start_ns.saturating_add(at));
-    let mut chosen: Vec<Chosen> = overview
-        .select(options.target)?
-        .into_iter()
-        .map(|t| Chosen { overview: t.clone(), snapshot: None, number: 0, mappings: Vec::new(), pages: None })
-        .collect();
+    let mut chosen = Keyed::new();
+    for t in overview.select(options.target)? {
+        let nothing = || Chosen { overview: t.clone(), snapshot: None, number: 0, mappings: Vec::new(), pages: None };
+        chosen.entry(t.info.target, nothing);
+    }
     events.replay(&mut |event| {
         let (target, time_ns) = match event {
             Event::Snapshot(s) => (s.target, s.start_ns),
@@ -279,7 +280,7 @@ fn choose(
             Event::Pages(f) => (f.target, f.since_ns),
             _ => return Ok(()),
         };
-        let Some(c) = chosen.iter_mut().find(|c| c.overview.info.target == target) else { return Ok(()) };
+        let Some(c) = chosen.get_mut(&target) else { return Ok(()) };
         match event {
             // The first mappings may be a little younger than the first snapshot's begin.
             Event::Mappings { mappings, .. } if time_ns <= limit_ns || c.mappings.is_empty() => {
@@ -294,7 +295,7 @@ fn choose(
         }
         Ok(())
     })?;
-    Ok(chosen)
+    Ok(chosen.into_items())
 }
 
 fn hot_first(s: &Snapshot) -> Vec<&RegionInfo> {
@@ -430,6 +431,23 @@ mod tests {
         assert!(of(Some(3_600_000_000_000)).starts_with("# the record ends after 3.00 s"));
         assert!(!of(Some(1_500_000_000)).contains("the record ends"));
         assert!(!of(None).contains("the record ends"));
+    }
+
+    #[test]
+    fn each_target_has_its_own_snapshot_in_order_of_their_numbers() {
+        let events: Vec<Event> = [9, 4, 7, 4, 9, 9]
+            .into_iter()
+            .zip(0..)
+            .map(|(target, i)| Event::Snapshot(snapshot(target, i, vec![region(0, (i + 1) * MIB, 0, 0)])))
+            .collect();
+        let overview = Overview::read(&events).expect("has snapshots");
+        let chosen = choose(&events, &overview, &AccessOptions::default()).expect("has snapshots");
+        let figures = |c: &Chosen| {
+            let bytes = c.snapshot.as_ref().map(|s| s.regions[0].len() / MIB);
+            (c.overview.info.target, c.number, bytes)
+        };
+        let figures: Vec<_> = chosen.iter().map(figures).collect();
+        assert_eq!(figures, [(4, 2, Some(4)), (7, 1, Some(3)), (9, 3, Some(6))]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod error;
 pub mod exact;
 pub mod heat;
 pub mod html;
+mod keyed;
 pub mod machine;
 pub mod names;
 pub mod overview;

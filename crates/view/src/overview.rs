@@ -1,6 +1,7 @@
 //! What a record is about: run, targets, duration. The first pass of most reports.
 
 use crate::error::ViewError;
+use crate::keyed::Keyed;
 use crate::names;
 use crate::replay::Replay;
 use isotherm_core::event::{Event, RunInfo};
@@ -62,7 +63,7 @@ impl Overview {
     /// Reads all events once. A record without any snapshot is an error.
     pub fn read(events: &(impl Replay + ?Sized)) -> Result<Self, ViewError> {
         let mut run = None;
-        let mut targets: Vec<TargetOverview> = Vec::new();
+        let mut targets = Keyed::new();
         events.replay(&mut |event| {
             match event {
                 Event::Run(info) if run.is_none() => run = Some(info.clone()),
@@ -81,6 +82,7 @@ impl Overview {
             }
             Ok(())
         })?;
+        let mut targets = targets.into_items();
         targets.retain(|t| t.snapshots > 0);
         targets.sort_by_key(|t| t.info.target);
         let start_ns = targets.iter().map(|t| t.start_ns).min().ok_or(ViewError::NoSnapshot)?;
@@ -100,19 +102,17 @@ impl Overview {
     }
 }
 
-fn entry(targets: &mut Vec<TargetOverview>, target: u32) -> &mut TargetOverview {
-    let at = targets.iter().position(|t| t.info.target == target).unwrap_or_else(|| {
+fn entry(targets: &mut Keyed<u32, TargetOverview>, target: u32) -> &mut TargetOverview {
+    targets.entry(target, || {
         let info = TargetInfo { target, pid: None, name: String::new() };
-        targets.push(TargetOverview { info, snapshots: 0, start_ns: 0, end_ns: 0, ended: None });
-        targets.len() - 1
-    });
-    &mut targets[at]
+        TargetOverview { info, snapshots: 0, start_ns: 0, end_ns: 0, ended: None }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::{AGGR_NS, BASE_NS, small_record};
+    use crate::testdata::{AGGR_NS, BASE_NS, small_record, snapshot};
 
     #[test]
     fn a_small_record() {
@@ -127,5 +127,30 @@ mod tests {
     #[test]
     fn no_snapshot_is_an_error() {
         assert!(matches!(Overview::read(&small_record(0)), Err(ViewError::NoSnapshot)));
+    }
+
+    #[test]
+    fn many_targets_are_told_apart_and_in_order() {
+        let count = 3000;
+        let mut events = Vec::new();
+        for target in (0..count).rev() {
+            events.push(Event::Target(TargetInfo {
+                target,
+                pid: Some(target),
+                name: format!("/bin/program {target}"),
+            }));
+            // Every third one is gone before anything is known of it.
+            let snapshots = if target % 3 == 0 { 0 } else { 2 };
+            events.extend((0..snapshots).map(|i| Event::Snapshot(snapshot(target, i, Vec::new()))));
+            events.push(Event::End { time_ns: u64::from(target), target, why: TargetEnd::Exited });
+        }
+        let targets = Overview::read(&events).expect("has snapshots").targets;
+        let numbers: Vec<u32> = targets.iter().map(|t| t.info.target).collect();
+        assert_eq!(numbers, (0..count).filter(|t| t % 3 != 0).collect::<Vec<_>>());
+        for t in &targets {
+            let number = t.info.target;
+            assert_eq!(t.title(), format!("program {number} (pid {number})"));
+            assert_eq!((t.snapshots, t.ended), (2, Some((u64::from(number), TargetEnd::Exited))));
+        }
     }
 }

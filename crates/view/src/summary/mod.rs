@@ -8,6 +8,7 @@ mod json;
 pub mod mapping_pages;
 pub mod mappings;
 pub mod pages;
+mod reading;
 mod target;
 pub mod text;
 pub mod total;
@@ -24,11 +25,10 @@ pub use json::write as write_json;
 use mapping_pages::MappingUse;
 use mappings::MappingHeat;
 use pages::ResidentPages;
+use reading::{Hold, Reading};
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::collections::HashMap;
-use target::{SummaryBuilder, TargetSummary};
-use total::{Total, TotalBuilder};
+use total::Total;
 use working_set::WorkingSet;
 
 /// What the kernel says about the target's size.
@@ -133,29 +133,18 @@ impl Summaries {
         self.targets.len() - self.total.targets
     }
 
-    /// Reads the events once, for some targets.
+    /// Reads the events, for some targets: once, but twice where more is told of a target after it has exited, which no
+    /// recorder here does.
     pub fn read(
         events: &(impl Replay + ?Sized),
         overview: &Overview,
         targets: &[&TargetOverview],
     ) -> Result<Self, ViewError> {
-        let mut builders: Vec<SummaryBuilder> = targets.iter().map(|t| SummaryBuilder::new(overview, t)).collect();
-        let index: HashMap<u32, usize> = targets.iter().enumerate().map(|(i, t)| (t.info.target, i)).collect();
-        let mut total = TotalBuilder::new(overview, index.keys().copied());
-        let mut costs = cost::CostBuilder::new(overview.run.as_ref());
-        events.replay(&mut |event| {
-            total.add(event);
-            costs.add(event);
-            if let Some(&i) = target::of(event).and_then(|t| index.get(&t)) {
-                builders[i].add(event);
-            }
-            Ok(())
-        })?;
-        let cost = costs.finish();
-        let targets: Vec<TargetSummary> =
-            builders.into_iter().map(|b| b.finish(cost)).collect::<Result<_, ViewError>>()?;
-        let total = total.finish(overview, &targets);
-        Ok(Self { targets: targets.into_iter().map(|t| t.summary).collect(), total })
+        let reading = Reading::of(events, overview, targets, Hold::Summaries)?;
+        match reading.lacks_something() {
+            true => Reading::of(events, overview, targets, Hold::Everything)?.finish(overview),
+            false => reading.finish(overview),
+        }
     }
 }
 

@@ -1,14 +1,12 @@
 //! Collects a target's summary from events.
 
 use super::confidence::ConfidenceBuilder;
-use super::cost::Cost;
 use super::idle::{Idle, watched_ns};
 use super::mapping_pages::mapping_uses;
 use super::mappings::MappingHeatBuilder;
 use super::pages::{EXPLAINED_NS, PageFigures};
 use super::working_set::WorkingSet;
 use super::{Mappings, Resident, Summary};
-use crate::error::ViewError;
 use crate::overview::{Overview, TargetOverview};
 use crate::series::{Measure, working_set_of};
 use isotherm_core::event::{Event, RunInfo};
@@ -25,18 +23,7 @@ pub(crate) struct TargetSummary {
     pub ages: Option<PageAges>,
 }
 
-/// Whose an event is, where it is of one target.
-pub fn of(event: &Event) -> Option<u32> {
-    match event {
-        Event::Mappings { target, .. } | Event::End { target, .. } => Some(*target),
-        Event::Snapshot(s) => Some(s.target),
-        Event::Footprint(f) => Some(f.target),
-        Event::Pages(f) => Some(f.target),
-        Event::Target(t) => Some(t.target),
-        Event::Run(_) | Event::Stats(_) | Event::Together(_) => None,
-    }
-}
-
+/// Collects a target's summary, but for what watching cost.
 #[derive(Debug)]
 pub(crate) struct SummaryBuilder {
     target: TargetOverview,
@@ -87,8 +74,14 @@ impl SummaryBuilder {
         }
     }
 
-    pub fn finish(self, cost: Option<Cost>) -> Result<TargetSummary, ViewError> {
-        let Some(last) = &self.last else { return Err(ViewError::NoSnapshot) };
+    /// Whether a summary can be drawn up: there was a snapshot.
+    pub const fn is_enough(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// The summary, but for its cost; `None`: there was no snapshot.
+    pub fn finish(self) -> Option<TargetSummary> {
+        let last = self.last.as_ref()?;
         let ages = sum(self.pages.iter().map(|m| &m.ages));
         let figures = PageFigures::of(std::iter::once(&ages));
         let (working_set, idle, mappings) = match &figures {
@@ -113,9 +106,9 @@ impl SummaryBuilder {
             run: self.run,
             base_ns: self.base_ns,
             resident: self.resident,
-            cost,
+            cost: None,
         };
-        Ok(TargetSummary { summary, ages: (!self.pages.is_empty()).then_some(ages) })
+        Some(TargetSummary { summary, ages: (!self.pages.is_empty()).then_some(ages) })
     }
 }
 

@@ -5,10 +5,7 @@ use super::cost::Cost;
 use super::idle::Idle;
 use super::pages::{PageFigures, ResidentPages};
 use super::working_set::WorkingSet;
-use super::{
-    Resident,
-    target::{self, TargetSummary},
-};
+use super::{Resident, target::TargetSummary};
 use crate::overview::Overview;
 use crate::series::{Measure, PageMoments, Point, SumBuilder, TOGETHER_NS};
 use isotherm_core::addr::PAGE_SIZE;
@@ -68,6 +65,8 @@ pub(super) struct TotalBuilder {
     footprints: HashMap<u32, Footprint>,
     /// Resident memory of those that have not ended, bytes.
     rss: HashMap<u32, u64>,
+    /// All of it.
+    rss_now: u64,
     highest: u64,
 }
 
@@ -81,7 +80,7 @@ impl TotalBuilder {
     pub fn add(&mut self, event: &Event) {
         match event {
             Event::End { target, why, .. } => self.end(*target, *why),
-            _ => self.living.extend(target::of(event)),
+            _ => self.living.extend(event.target()),
         }
         match event {
             Event::Snapshot(s) if self.wanted.contains(&s.target) => {
@@ -96,13 +95,14 @@ impl TotalBuilder {
             }
             Event::Together(f) if self.all => {
                 self.moments.add_together(f);
-                let known = self.known.keys().copied().filter(|t| self.living.contains(t)).collect();
+                let known = self.living.iter().copied().filter(|t| self.known.contains_key(t)).collect();
                 self.together = Some(Together { frame: f.clone(), living: self.living.clone(), known });
             }
             Event::Footprint(f) if self.wanted.contains(&f.target) => {
                 self.footprints.insert(f.target, *f);
-                self.rss.insert(f.target, f.rss);
-                self.highest = self.highest.max(self.rss.values().sum());
+                let before = self.rss.insert(f.target, f.rss).unwrap_or(0);
+                self.rss_now = self.rss_now.saturating_sub(before).saturating_add(f.rss);
+                self.highest = self.highest.max(self.rss_now);
             }
             _ => {}
         }
@@ -114,7 +114,7 @@ impl TotalBuilder {
         match why {
             TargetEnd::Exited => {
                 self.living.remove(&target);
-                self.rss.remove(&target);
+                self.rss_now = self.rss_now.saturating_sub(self.rss.remove(&target).unwrap_or(0));
             }
             // Nothing is known of the new program yet.
             TargetEnd::Replaced => {

@@ -1,5 +1,6 @@
 //! `isotherm top`: the engine runs here, the screen and the keys have a thread of their own.
 
+mod backlog;
 mod batch;
 mod keys;
 mod screen;
@@ -12,6 +13,7 @@ use crate::exit::Usage;
 use crate::output::{self, ColourWhen};
 use crate::session::{Ended, Session};
 use anyhow::Context;
+use backlog::{Backlog, Over};
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_linux::signals;
@@ -20,7 +22,7 @@ use isotherm_view::tui::state::Top;
 use screen::Screen;
 use show::{Whole, show};
 use std::io::{self, IsTerminal};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -58,13 +60,6 @@ pub struct Args {
     monitor: MonitorArgs,
 }
 
-/// What the engine's side tells the screen's.
-enum Message {
-    Event(Event),
-    /// No more events; why, if that is worth showing.
-    Over(Option<&'static str>),
-}
-
 pub fn run(mut args: Args) -> anyhow::Result<()> {
     if args.duration.is_some_and(|d| d.is_zero()) {
         return Err(Usage("--duration 0 shows nothing; leave it out to watch until it is left".into()).into());
@@ -86,7 +81,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
         .into());
     }
     let mut session = Session::open(&args.target, &args.monitor)?;
-    let (sender, receiver) = channel();
+    let backlog = Arc::new(Backlog::new());
     // Dropped after the terminal has been restored.
     let _log = crate::stderr::hold_log();
     let mut screen = Screen::take().context("cannot set up the terminal")?;
@@ -96,9 +91,10 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
         false => (Top::new(colours), None),
     };
     let delay = args.delay.max(KEY_WAIT);
+    let told = Arc::clone(&backlog);
     let shown = std::thread::spawn(move || {
         let _stop = StopAtEnd;
-        let shown = show(&mut screen, view, machine, &receiver, delay);
+        let shown = show(&mut screen, view, machine, &told, delay);
         let left = screen.leave();
         if screen::is_gone() {
             // Nobody is left to be told.
@@ -107,18 +103,17 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
         shown.context("cannot use the terminal")?;
         left.context("cannot restore the terminal; try the command reset")
     });
-    let result = session.run(args.duration, &mut Feed(&sender), |_, _| Ok(!shown.is_finished() && !screen::is_gone()));
+    let result = session.run(args.duration, &mut Feed(&backlog), |_, _| Ok(!shown.is_finished() && !screen::is_gone()));
     let why = match &result {
         Ok(Ended::TargetsGone) => Some("every target has ended"),
         Ok(Ended::Duration) => Some("the time is over"),
         _ => None,
     };
-    if why.is_some() {
-        // The last picture stays. The screen may be gone already; then there is nobody to tell.
-        let _ = sender.send(Message::Over(why));
+    if let Some(why) = why {
+        backlog.end(Over::Stay(why));
         while !shown.is_finished() && !screen::is_gone() && !session.wait_for_stop(Duration::from_secs(1)) {}
     }
-    let shown = leave(shown, &sender);
+    let shown = leave(shown, &backlog);
     let finished = session.finish();
     shown?;
     result?;
@@ -126,8 +121,8 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
 }
 
 /// Makes the screen leave. One that hangs in its terminal ends with the process.
-fn leave(shown: JoinHandle<anyhow::Result<()>>, sender: &Sender<Message>) -> anyhow::Result<()> {
-    let _ = sender.send(Message::Over(None));
+fn leave(shown: JoinHandle<anyhow::Result<()>>, backlog: &Backlog) -> anyhow::Result<()> {
+    backlog.end(Over::Leave);
     let deadline = Instant::now() + LEAVE_WAIT;
     while !shown.is_finished() {
         if Instant::now() >= deadline {
@@ -148,12 +143,11 @@ impl Drop for StopAtEnd {
     }
 }
 
-struct Feed<'a>(&'a Sender<Message>);
+struct Feed<'a>(&'a Backlog);
 
 impl Subscriber for Feed<'_> {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
-        // Fails once the screen has ended; the engine is asked to stop right after.
-        let _ = self.0.send(Message::Event(event.clone()));
+        self.0.tell(event.clone());
         Ok(())
     }
 }

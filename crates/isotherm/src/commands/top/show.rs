@@ -1,8 +1,9 @@
 //! The screen's side: takes what the engine's side tells, and keys, and draws.
 
+use super::KEY_WAIT;
+use super::backlog::{Backlog, Over, Taken};
 use super::keys::{Key, key};
 use super::screen::{Input, Screen, is_gone};
-use super::{KEY_WAIT, Message};
 use crate::args::target::TargetArgs;
 use crate::groups::Groups;
 use crate::output;
@@ -14,7 +15,6 @@ use isotherm_view::tui::state::Top;
 use ratatui::buffer::Buffer;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 /// The whole machine, and what its groups are called.
@@ -48,7 +48,7 @@ pub(super) fn show(
     screen: &mut Screen,
     mut view: Top,
     mut machine: Option<Whole>,
-    messages: &Receiver<Message>,
+    backlog: &Backlog,
     delay: Duration,
 ) -> io::Result<()> {
     let mut next_refresh = Instant::now();
@@ -57,25 +57,23 @@ pub(super) fn show(
     let ascii_only = output::ascii_only();
     loop {
         let mut changed = false;
-        loop {
-            match messages.try_recv() {
-                Ok(Message::Event(event)) => {
-                    // Show something as soon as there is something.
-                    changed |= first && matches!(event, Event::Snapshot(_));
-                    if let Some(machine) = &mut machine {
-                        machine.machine.event(&event).map_err(io::Error::other)?;
-                    }
-                    view.event(&event);
-                }
-                Ok(Message::Over(Some(why))) => {
-                    view.ended(why);
-                    changed = true;
-                }
-                Ok(Message::Over(None)) => return Ok(()),
-                Err(TryRecvError::Empty) => break,
-                // After the end was reported: the last picture stays until a key says otherwise.
-                Err(TryRecvError::Disconnected) => break,
+        // Let go of one by one: drawing may not return for long.
+        let Taken { events, over } = backlog.take();
+        for event in events {
+            // Show something as soon as there is something.
+            changed |= first && matches!(event, Event::Snapshot(_));
+            if let Some(machine) = &mut machine {
+                machine.machine.event(&event).map_err(io::Error::other)?;
             }
+            view.event(&event);
+        }
+        match over {
+            Some(Over::Stay(why)) => {
+                view.ended(why);
+                changed = true;
+            }
+            Some(Over::Leave) => return Ok(()),
+            None => {}
         }
         if is_gone() {
             return Ok(());
