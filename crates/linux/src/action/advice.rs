@@ -1,6 +1,7 @@
 //! Advice on many ranges by few calls: what is refused is passed over, what is taken is counted exactly.
 
 use super::pace::Pace;
+use super::swap_room::NoSwapRoom;
 use super::tally::Tally;
 use crate::mm::advise::MAX_RANGES;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize, parts_in};
@@ -20,7 +21,7 @@ pub(super) trait Advised {
     /// The process's mappings now, sorted. Empty if they cannot be read.
     fn mappings(&mut self) -> Vec<AddrRange>;
     /// How many bytes may be given advice on now; less than a block of 2 MiB: none, for this reason.
-    fn room(&mut self) -> Result<u64, String> {
+    fn room(&mut self) -> Result<u64, NoSwapRoom> {
         Ok(u64::MAX)
     }
     /// Whether somebody asked to stop.
@@ -65,7 +66,7 @@ pub(super) fn give(to: &mut impl Advised, ranges: &[AddrRange], shape: Shape, pa
         let room = match to.room() {
             Ok(room) => room,
             Err(why) => {
-                tally.refuse(|| why);
+                tally.refuse(|| why.to_string());
                 break;
             }
         };
@@ -248,8 +249,12 @@ mod tests {
             Ok(done)
         }
 
-        fn room(&mut self) -> Result<u64, String> {
-            if self.swap < TABLE_SPAN { Err("swap is nearly full".into()) } else { Ok(self.swap) }
+        fn room(&mut self) -> Result<u64, NoSwapRoom> {
+            if self.swap < TABLE_SPAN {
+                Err(NoSwapRoom::NearlyFull { size: 1 << 30, free: self.swap })
+            } else {
+                Ok(self.swap)
+            }
         }
 
         fn mappings(&mut self) -> Vec<AddrRange> {
@@ -350,7 +355,8 @@ mod tests {
             let tally = give(&mut to, &[mib(1, 2), mib(3, 33)], Shape::Pages, &mut Pace::default());
             assert_eq!(tally.applied, (swap_kib << 10) - to.swap);
             assert!(to.swap < TABLE_SPAN, "{swap_kib} KiB: {} are left", to.swap);
-            assert_eq!(tally.error.as_deref(), Some("swap is nearly full"));
+            assert_eq!(tally.error, to.room().err().map(|why| why.to_string()));
+            assert!(tally.error.is_some_and(|why| why.starts_with("swap is nearly full (")));
         }
     }
 }

@@ -100,7 +100,7 @@ pub fn unsupported(roots: &Roots, action: Action, destinations: &[Destination]) 
 /// Why nothing would come of `action` now, whatever the target is: also for what may change while this runs; with a remedy.
 pub fn impossible_now(roots: &Roots, action: Action, destinations: &[Destination]) -> Option<String> {
     match action {
-        Action::PageOut => SwapRoom::read(roots).obstacle(),
+        Action::PageOut => SwapRoom::read(roots).for_a_huge_page().err().map(|why| why.to_string()),
         Action::HugePage => huge_pages_off(roots).map(|why| format!("{why}, or use the action collapse")),
         _ => unsupported(roots, action, destinations),
     }

@@ -10,6 +10,23 @@ const SPARE: u64 = 64 << 20;
 /// ... or below this share (one in so many).
 const SPARE_PART: u64 = 20;
 
+/// Why nothing may be paged out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoSwapRoom {
+    #[error("there is no swap; add some, for example zram")]
+    NoSwap,
+    #[error(
+        "swap is nearly full ({} of {} free): pageout stops until there is more; add swap or end a program",
+        format_size(*free), format_size(*size)
+    )]
+    NearlyFull {
+        /// Bytes.
+        size: u64,
+        /// Bytes.
+        free: u64,
+    },
+}
+
 /// Swap of the machine, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SwapRoom {
@@ -42,22 +59,18 @@ impl SwapRoom {
     }
 
     /// What may still go.
-    pub fn left(&self) -> u64 {
+    fn left(&self) -> u64 {
         self.free.saturating_sub(SPARE.max(self.size / SPARE_PART))
     }
 
-    /// Why nothing may be paged out: there must be room for a huge page.
-    pub fn obstacle(&self) -> Option<String> {
-        if !self.is_there() {
-            return Some("there is no swap; add some, for example zram".into());
+    /// What may still go: at least a huge page.
+    pub fn for_a_huge_page(&self) -> Result<u64, NoSwapRoom> {
+        let Self { size, free } = *self;
+        match self.left() {
+            _ if !self.is_there() => Err(NoSwapRoom::NoSwap),
+            left if left < TABLE_SPAN => Err(NoSwapRoom::NearlyFull { size, free }),
+            left => Ok(left),
         }
-        (self.left() < TABLE_SPAN).then(|| {
-            format!(
-                "swap is nearly full ({} of {} free): pageout stops until there is more; add swap or end a program",
-                format_size(self.free),
-                format_size(self.size)
-            )
-        })
     }
 }
 
@@ -76,5 +89,9 @@ mod tests {
         let left = |size: u64, free: u64| SwapRoom { size: size << 20, free: free << 20 }.left() >> 20;
         assert_eq!((left(100, 100), left(100, 64), left(100, 20)), (36, 0, 0));
         assert_eq!(left(100 << 10, 6 << 10), 1 << 10, "5 % of a large one");
+        let room = |size: u64, free: u64| SwapRoom { size: size << 20, free: free << 20 }.for_a_huge_page();
+        assert_eq!((room(100, 66), room(0, 0)), (Ok(2 << 20), Err(NoSwapRoom::NoSwap)));
+        let why = room(100, 65).unwrap_err().to_string();
+        assert!(why.starts_with("swap is nearly full (65.0 MiB of 100 MiB free): "), "{why}");
     }
 }

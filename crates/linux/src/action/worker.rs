@@ -6,7 +6,7 @@ use super::inject::{Call, Injector};
 use super::migrate::migrate;
 use super::obstacle::LRU_PRIO;
 use super::pace::Pace;
-use super::swap_room::SwapRoom;
+use super::swap_room::{NoSwapRoom, SwapRoom};
 use super::tally::{Tally, refusal};
 use crate::clock::monotonic_ns;
 use crate::mm::advise::{Advice, advise};
@@ -159,10 +159,10 @@ impl Advised for Process<'_> {
 
     /// Looked at before each call: calls of others, and memory that does not compress, take room, too. Where there is no swap at
     /// all, only files can go.
-    fn room(&mut self) -> Result<u64, String> {
+    fn room(&mut self) -> Result<u64, NoSwapRoom> {
         let room = SwapRoom::now().filter(|room| self.takes_swap && room.is_there());
         let Some(room) = room else { return Ok(u64::MAX) };
-        room.obstacle().map_or_else(|| Ok(room.left()), Err)
+        room.for_a_huge_page()
     }
 
     fn mappings(&mut self) -> Vec<AddrRange> {

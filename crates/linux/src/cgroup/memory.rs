@@ -127,8 +127,8 @@ impl Memcgs {
     }
 
     /// Why it is not known where groups are whose memory is controlled; `None`: it is known, or the kernel controls none.
-    pub fn unknown(&self) -> Option<&'static str> {
-        self.setup.unknown
+    pub fn unknown(&self) -> Option<&str> {
+        self.setup.unknown.as_deref()
     }
 
     /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it.

@@ -16,7 +16,7 @@ pub struct CgroupSetup {
     /// Our own group's folder in the hierarchy that controls memory (else in v2), with the mount in front.
     pub own: Option<PathBuf>,
     /// Why it is not known where groups are whose memory is controlled. `None`: it is known, or the kernel controls none.
-    pub(crate) unknown: Option<&'static str>,
+    pub(crate) unknown: Option<String>,
     view: View,
 }
 
@@ -37,8 +37,8 @@ impl CgroupSetup {
     /// Reads `/proc/self/mountinfo` and `/proc/self/cgroup`.
     pub fn read(roots: &Roots) -> Self {
         let (mut v2, mut v1_memory) = (Vec::new(), Vec::new());
-        let mounts = roots.read("/proc/self/mountinfo").unwrap_or_default();
-        for line in mounts.lines() {
+        let mounts = roots.read("/proc/self/mountinfo");
+        for line in mounts.as_deref().unwrap_or_default().lines() {
             // id parent device root mount-point options [optional fields] - type source super-options
             let Some((left, right)) = line.split_once(" - ") else { continue };
             let mut left = left.split(' ').skip(3);
@@ -56,17 +56,17 @@ impl CgroupSetup {
         let point = |mount: Option<&Mounted>| mount.map(|mount| mount.point.clone());
         let mut setup = Self { v2: point(v2), v1_memory: point(v1_memory), ..Self::default() };
         if let Some(v2) = &setup.v2 {
-            // A hierarchy without controllers has an empty one.
-            let text = roots.read(v2.join("cgroup.controllers"));
-            if text.is_err() && setup.v1_memory.is_none() {
-                setup.unknown = Some("cgroup.controllers of the mounted hierarchy cannot be read");
+            let file = v2.join("cgroup.controllers");
+            match roots.read(&file) {
+                // Without controllers it is empty.
+                Ok(text) => setup.v2_controllers = text.split_whitespace().map(str::to_owned).collect(),
+                Err(e) if setup.v1_memory.is_none() => setup.unknown = Some(format!("{}: {e}", file.display())),
+                Err(_) => {}
             }
-            let text = text.unwrap_or_default();
-            setup.v2_controllers = text.split_whitespace().map(str::to_owned).collect();
         } else if setup.v1_memory.is_none() {
-            setup.unknown = Some(match mounts.is_empty() {
-                true => "/proc/self/mountinfo cannot be read",
-                false => "no hierarchy of control groups is mounted here",
+            setup.unknown = Some(match &mounts {
+                Ok(_) => "/proc/self/mountinfo shows no hierarchy of control groups".to_owned(),
+                Err(e) => format!("/proc/self/mountinfo: {e}"),
             });
         }
         let is_v1 = setup.memory_mount().is_some_and(|(_, is_v2)| !is_v2);
@@ -177,16 +177,17 @@ mod tests {
         let unknown = |files: &[(&str, &str)]| CgroupSetup::read(&tree(files).roots).unknown;
         assert_eq!(unknown(&[mounts, ("sys/fs/cgroup/cgroup.controllers", "cpu pids\n")]), None);
         assert_eq!(unknown(&[mounts, ("sys/fs/cgroup/cgroup.controllers", "")]), None);
-        assert!(unknown(&[mounts]).is_some_and(|why| why.starts_with("cgroup.controllers")));
+        assert!(unknown(&[mounts]).is_some_and(|why| why.starts_with("/sys/fs/cgroup/cgroup.controllers: ")));
         let others = ("proc/self/mountinfo", "30 23 0:26 / /proc rw - proc proc rw\n");
-        assert!(unknown(&[others]).is_some_and(|why| why.starts_with("no hierarchy")));
+        assert!(unknown(&[others]).is_some_and(|why| why.contains("shows no hierarchy")));
         assert_eq!(unknown(&[("proc/self/mountinfo", HYBRID_MOUNTS)]), None, "memory is controlled by v1");
     }
 
     #[test]
     fn missing_files_are_not_mounted() {
         let c = CgroupSetup::read(&tree(&[]).roots);
-        assert_eq!(c, CgroupSetup { unknown: Some("/proc/self/mountinfo cannot be read"), ..CgroupSetup::default() });
+        assert!(c.unknown.as_ref().is_some_and(|why| why.starts_with("/proc/self/mountinfo: ")), "{c:?}");
+        assert_eq!(CgroupSetup { unknown: None, ..c.clone() }, CgroupSetup::default());
         assert_eq!(c.describe(), "not mounted");
     }
 }

@@ -16,7 +16,7 @@ use std::fmt;
 const NAME: &str = "isotherm";
 /// The command that holds descriptors of guests, but watches none.
 const HOLDS_ONLY: &str = "hint";
-/// Most bytes of a command line that are said.
+/// Most characters of a command line that are said.
 const MOST_SAID: usize = 60;
 
 /// Another Isotherm, and those of our processes that it watches.
@@ -57,9 +57,12 @@ pub(super) fn watched_elsewhere(roots: &Roots, ours: impl Fn(u32) -> bool) -> Ve
     // Guards and workers have what the process has that they were forked from.
     let main = others.into_iter().filter(|(_, parent)| *parent != own && !pids.contains(parent));
     main.filter_map(|(pid, _)| {
-        let command = roots.read(format!("/proc/{pid}/cmdline")).ok()?;
+        // An argument may be any bytes.
+        let mut command = Vec::new();
+        ProcessDir::of(roots, pid).read("cmdline", &mut command).ok()?;
+        let command = String::from_utf8_lossy(&command);
         let words: Vec<&str> = command.split_terminator('\0').collect();
-        if words.get(1) == Some(&HOLDS_ONLY) {
+        if words.iter().skip(1).find(|word| !word.starts_with('-')) == Some(&HOLDS_ONLY) {
             return None;
         }
         let mut shared = held(roots, pid);
@@ -115,6 +118,7 @@ mod tests {
             (51, "isotherm", 50, "isotherm node", &[7, 8, 9]),
             (60, "isotherm", 1, "isotherm record --pid 9", &[9]),
             (70, "isotherm", 1, "isotherm hint host", &[7]),
+            (71, "isotherm", 1, "isotherm --quiet hint host", &[7]),
             (80, "systemd", 1, "/sbin/init", &[7, 9]),
             (90, "isotherm", std::process::id(), "isotherm record --pid 7", &[7]),
         ]);

@@ -98,6 +98,17 @@ thread_local! {
     static FIRST: RefCell<HashMap<u64, u64>> = RefCell::default();
 }
 
+/// A source that watches `servant`, once it has cleared all pages of `common`, which takes a walk or two.
+fn watched_until_observable(servant: &Servant, common: &Common) -> PageTableSource {
+    push_new_pages_to_lru();
+    let mut source = watch(servant);
+    crate::common::wait_for("all pages to be observable", || {
+        servant.touch(common.at, common.count, 1);
+        common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
+    });
+    source
+}
+
 #[test]
 fn root_much_shared_memory_is_told_exactly_by_who_uses_it() {
     let s = Servant::new();
@@ -146,12 +157,7 @@ fn root_a_part_that_is_scanned_in_between_takes_nothing_from_the_rest() {
     let own = s.map(TABLE, TABLE, libc::MAP_PRIVATE);
     s.madvise(own, TABLE, libc::MADV_NOHUGEPAGE);
     s.touch(own, 512, 1);
-    push_new_pages_to_lru();
-    let mut source = watch(&s);
-    crate::common::wait_for("all pages to be observable", || {
-        s.touch(common.at, common.count, 1);
-        common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
-    });
+    let mut source = watched_until_observable(&s, &common);
     reported(|| {
         interval(&mut source);
         s.touch(common.at, 100, 1);
@@ -174,12 +180,7 @@ fn root_a_scan_of_nearly_all_takes_nothing_from_the_rest() {
     let rest = s.map(TABLE, TABLE, libc::MAP_PRIVATE);
     s.madvise(rest, TABLE, libc::MADV_NOHUGEPAGE);
     s.touch(rest, 20, 1);
-    push_new_pages_to_lru();
-    let mut source = watch(&s);
-    crate::common::wait_for("all pages to be observable", || {
-        s.touch(common.at, common.count, 1);
-        common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
-    });
+    let mut source = watched_until_observable(&s, &common);
     reported(|| {
         interval(&mut source);
         s.touch(common.at, common.count, 1);
@@ -204,12 +205,7 @@ fn root_locked_pages_are_cleared_and_the_frame_of_zeros_is_no_memory() {
     let zero = own + TABLE;
     let fd = s.call(libc::SYS_memfd_create, &[c"sink".as_ptr() as u64, 0]) as u64;
     s.call(libc::SYS_write, &[fd, zero, 512 * PAGE]);
-    push_new_pages_to_lru();
-    let mut source = watch(&s);
-    crate::common::wait_for("all pages to be observable", || {
-        s.touch(common.at, common.count, 1);
-        common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
-    });
+    let mut source = watched_until_observable(&s, &common);
     interval(&mut source);
     let within = |start: u64, list: Vec<u64>| -> Vec<u64> {
         list.into_iter().filter(|a| (start..start + TABLE).contains(a)).map(|a| (a - start) / PAGE).collect()
